@@ -1,0 +1,1 @@
+"""The problems that come with the library."""

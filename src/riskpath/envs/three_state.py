@@ -1,0 +1,27 @@
+"""The smallest problem on which per-step risk fails: two steps, each either a risky bet or a sure small loss."""
+
+import equinox as eqx
+
+from riskpath.mdp.model import FiniteMDP
+
+
+class ThreeState(eqx.Module):
+    """s0 → s1 → end; at both states: risky (+100 w.p. 0.9, else −10) or safe (−5)."""
+
+    win: float = 100.0
+    """The reward when the bet is won."""
+    lose: float = -10.0
+    """The reward when it is lost."""
+    p_win: float = 0.9
+    """The probability to win."""
+    safe: float = -5.0
+    """The reward of not betting."""
+
+    def mdp(self, discount: float = 1.0) -> FiniteMDP:
+        """The problem for the exact solvers."""
+        risky = [(self.p_win, self.win), (1 - self.p_win, self.lose)]
+        outcomes = {}
+        for state, following in (("s0", "s1"), ("s1", "end")):
+            outcomes[state, "risky"] = [(prob, reward, following) for prob, reward in risky]
+            outcomes[state, "safe"] = [(1.0, self.safe, following)]
+        return FiniteMDP.from_outcomes(outcomes, start="s0", discount=discount, terminal=["end"], name="ThreeState")

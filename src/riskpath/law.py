@@ -1,0 +1,205 @@
+"""Finite laws of a return: atoms and their probabilities, in float64, and what can be done with them.
+
+Two rules hold for every law. Atoms closer than `ATOM_TOLERANCE` (relative to the largest atom, at least 1) are
+one atom, placed at their common mean, so that sums reached along different paths meet again. And no law may
+have more than `MAX_ATOMS` atoms: what would need more ends in a clear error instead of in swap space.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from riskpath.errors import RiskpathError
+
+ATOM_TOLERANCE = 1e-9
+PROB_TOLERANCE = 1e-9
+MAX_ATOMS = 2**21
+
+Vector = Float[np.ndarray, " n"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Law:
+    """A distribution of returns on finitely many values: `Law([0.0, 100.0], [0.25, 0.75])`."""
+
+    atoms: Vector
+    """x₁ < … < xₙ."""
+    probs: Vector
+    """P(Z = xᵢ) > 0, summing to one."""
+
+    def __init__(self, atoms: Iterable[float], probs: Iterable[float]):
+        x, p = _vector(atoms), _vector(probs)
+        if x.ndim != 1 or x.shape != p.shape or x.size == 0:
+            raise RiskpathError(
+                f"a law needs as many atoms as probabilities, at least one: got {x.shape} and {p.shape}"
+            )
+        if not np.isfinite(x).all():
+            raise RiskpathError(f"atoms of a law must be finite, got {x[~np.isfinite(x)][0]}")
+        if not (p >= 0).all() or abs(p.sum() - 1) > PROB_TOLERANCE * max(1, p.size):
+            raise RiskpathError(
+                f"probabilities of a law must be non-negative and sum to 1, their sum is {p.sum():.12g}"
+            )
+        x, p = _merged(x[p > 0], p[p > 0])
+        object.__setattr__(self, "atoms", x)
+        object.__setattr__(self, "probs", p / p.sum())
+
+    @staticmethod
+    def point(value: float) -> "Law":
+        """The sure return `value`."""
+        return Law([value], [1.0])
+
+    @staticmethod
+    def of_sample(returns: Iterable[float]) -> "Law":
+        """The empirical law of a sample."""
+        x = _vector(returns)
+        return Law(x, np.full(x.shape, 1 / max(1, x.size)))
+
+    @staticmethod
+    def mix(laws: Sequence["Law"], weights: Iterable[float]) -> "Law":
+        """The law of a return drawn from `laws[i]` with probability `weights[i]`."""
+        weights = list(weights)
+        if len(laws) != len(weights):
+            raise RiskpathError(f"got {len(laws)} laws and {len(weights)} weights; they must match")
+        _check_size(sum(len(law) for law in laws))
+        atoms = np.concatenate([law.atoms for law in laws])
+        return Law(atoms, np.concatenate([w * law.probs for w, law in zip(weights, laws, strict=True)]))
+
+    def shift(self, by: float) -> "Law":
+        """The law of Z + by."""
+        return _trusted(self.atoms + by, self.probs)
+
+    def scale(self, by: float) -> "Law":
+        """The law of by·Z."""
+        return _trusted(self.atoms * by, self.probs) if by >= 1 else Law(self.atoms * by, self.probs)
+
+    def convolve(self, other: "Law") -> "Law":
+        """The law of the sum of two independent returns."""
+        _check_size(len(self) * len(other))
+        few, many = (self, other) if len(self) <= len(other) else (other, self)
+        if len(few) == 1:
+            return many.shift(few.atoms[0])
+        # A few long ascending runs, which a merging sort joins in nearly linear time.
+        atoms, probs = (
+            np.add.outer(few.atoms, many.atoms).ravel(),
+            np.multiply.outer(few.probs, many.probs).ravel(),
+        )
+        return _trusted(*_merged(atoms, probs))
+
+    def cdf(self, x: float | Float[np.ndarray, "*m"]) -> np.ndarray:
+        """F(x) = P(Z ≤ x)."""
+        steps = np.concatenate([[0.0], self.cumulative])
+        return steps[np.searchsorted(self.atoms, x, side="right")]
+
+    def quantile(self, tau: float | Float[np.ndarray, "*m"]) -> np.ndarray:
+        """F⁻¹(τ) = min{x: F(x) ≥ τ}."""
+        return self.atoms[np.searchsorted(self.cumulative[:-1], np.asarray(tau) - 1e-12, side="left")]
+
+    @property
+    def cumulative(self) -> Vector:
+        """F at every atom; its last entry is exactly one."""
+        cdf = np.cumsum(self.probs)
+        cdf[-1] = 1.0
+        return cdf
+
+    @property
+    def mean(self) -> float:
+        """E[Z]."""
+        return float(self.atoms @ self.probs)
+
+    @property
+    def std(self) -> float:
+        """The standard deviation."""
+        return math.sqrt(max(0.0, float((self.atoms - self.mean) ** 2 @ self.probs)))
+
+    def shortfall(self, x: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
+        """E[(x − Z)⁺], the integrated distribution function."""
+        below = np.searchsorted(self.atoms, x, side="right")
+        mass = np.concatenate([[0.0], np.cumsum(self.probs)])[below]
+        moment = np.concatenate([[0.0], np.cumsum(self.probs * self.atoms)])[below]
+        return x * mass - moment
+
+    def dominates(self, other: "Law", order: int = 1, tolerance: float = ATOM_TOLERANCE) -> bool:
+        """Is this law at least as good for everyone who prefers more (order 1), and is risk averse (order 2)?
+
+        Order 1: F(x) ≤ G(x) everywhere; every distortion measure agrees. Order 2: E[(x−Z)⁺] ≤ E[(x−W)⁺]
+        everywhere; every measure with concave h agrees. Equal laws dominate each other. The tolerance is on
+        the value of the return, relative to the largest atom: no measure that agrees is off by more.
+        """
+        slack = tolerance * max(1.0, abs(self.atoms[0]), abs(self.atoms[-1]), abs(other.atoms[-1]))
+        if order == 1:
+            return bool((self.cumulative <= other.cdf(self.atoms + slack) + 1e-12).all())
+        if order == 2:
+            # Both sides are piecewise linear: it is enough to look at every kink, and at infinity (the means).
+            kinks = np.concatenate([self.atoms, other.atoms])
+            behind = (self.shortfall(kinks) > other.shortfall(kinks) + slack).any()
+            return not behind and self.mean >= other.mean - slack
+        raise RiskpathError(f"order of dominance must be 1 or 2, got {order}")
+
+    def wasserstein(self, other: "Law", p: float = 1.0) -> float:
+        """d_p = (∫₀¹ |F⁻¹(ω) − G⁻¹(ω)|^p dω)^(1/p); p may be infinite."""
+        if not p >= 1:
+            raise RiskpathError(f"the order p of a Wasserstein distance must be at least 1, got {p}")
+        levels = np.union1d(self.cumulative, other.cumulative)
+        widths = np.diff(levels, prepend=0.0)
+        levels, widths = levels[widths > 1e-12], widths[widths > 1e-12]
+        gaps = np.abs(self.quantile(levels) - other.quantile(levels))
+        if math.isinf(p):
+            return float(gaps.max())
+        largest = gaps.max() or 1.0  # scaled, or a large p would overflow
+        return float(largest * (((gaps / largest) ** p) @ widths) ** (1 / p))
+
+    def sample(self, size: int, seed: int | np.random.Generator = 0) -> Float[np.ndarray, " size"]:
+        """Independent draws."""
+        return np.random.default_rng(seed).choice(self.atoms, size=size, p=self.probs)
+
+    def isclose(self, other: "Law", tolerance: float = 1e-7) -> bool:
+        """Do the two agree, up to a distance that is small beside their atoms?"""
+        scale = max(1.0, *np.abs(self.atoms[[0, -1]]), *np.abs(other.atoms[[0, -1]]))
+        return self.wasserstein(other) <= tolerance * scale
+
+    def __len__(self) -> int:
+        return self.atoms.size
+
+    def __str__(self) -> str:
+        shown = [f"{x:.6g} w.p. {p:.4g}" for x, p in zip(self.atoms[:8], self.probs[:8], strict=True)]
+        if len(self) > 8:
+            shown[7:] = [f"… {len(self) - 8} more …", f"{self.atoms[-1]:.6g} w.p. {self.probs[-1]:.4g}"]
+        return ", ".join(shown)
+
+    def __repr__(self) -> str:
+        return f"Law({self})"
+
+
+def _trusted(atoms: Vector, probs: Vector) -> Law:
+    """A law from arrays that already obey its rules."""
+    law = object.__new__(Law)
+    object.__setattr__(law, "atoms", atoms)
+    object.__setattr__(law, "probs", probs)
+    return law
+
+
+def _vector(values: Iterable[float]) -> Vector:
+    return np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_ATOMS:
+        raise RiskpathError(
+            f"a return law would need {size:,} atoms, more than the limit of {MAX_ATOMS:,}; "
+            "round the rewards, drop the discount or shorten the horizon"
+        )
+
+
+def _merged(x: Vector, p: Vector) -> tuple[Vector, Vector]:
+    """Sorts the atoms and joins neighbours closer than the tolerance."""
+    order = np.argsort(x, kind="stable")
+    x, p = x[order], p[order]
+    apart = np.diff(x) > ATOM_TOLERANCE * max(1.0, abs(x[0]), abs(x[-1]))
+    if apart.all():
+        return x, p
+    first = np.concatenate([[0], np.flatnonzero(apart) + 1])
+    mass = np.add.reduceat(p, first)
+    return np.add.reduceat(p * x, first) / mass, mass

@@ -1,0 +1,1 @@
+"""Finite problems: the model, exact evaluation, the operators of the paper, and the exact solvers."""

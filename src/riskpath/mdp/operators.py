@@ -1,0 +1,182 @@
+"""The operators of Trajectory Q-Learning's paper on tabular return laws, exactly as written there.
+
+A table holds a law for every (state, action); a history table one for every (history, action), where a history
+(s₀, a₀, s₁, …, s_t) may start in any state. Equation numbers are the paper's.
+
+Two things the paper's proofs pass over are worth knowing when reading this file:
+
+- T^π_h bootstraps from Z({s_{t+1}}, ·), the single-state history. Its fixed point is therefore the return of π
+  only if π does not look further back than the state; `history_values` is the true one.
+- T*_{h,β} is non-expansive in β on tables with Z(h, a) = R_{0:t−1} + γᵗ Z({s_t}, a), as its proof assumes
+  without saying so, but not on all tables. `trajectory_optimality` bootstraps from Z(h_{t+1}, ·) instead: it is
+  non-expansive on all tables, and reaches the best history policy after as many steps as an episode has.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from riskpath.errors import RiskpathError
+from riskpath.law import Law
+from riskpath.mdp.policy import Action, History, State
+from riskpath.risk import Mean, RiskMeasure
+
+if TYPE_CHECKING:
+    from riskpath.mdp.model import FiniteMDP
+
+Table: TypeAlias = dict[tuple[State, Action], Law]
+HistoryTable: TypeAlias = dict[tuple[History, Action], Law]
+TieBreak: TypeAlias = Callable[[Sequence[Action]], Action]
+"""Picks among actions whose risk is equal; the first one unless told otherwise."""
+
+MAX_HISTORIES = 200_000
+TIE_TOLERANCE = 1e-9
+
+
+def first(actions: Sequence[Action]) -> Action:
+    """The default tie-break."""
+    return actions[0]
+
+
+def constant_table(mdp: "FiniteMDP", law: Law | None = None) -> Table:
+    """The same law (the sure 0 unless told otherwise) for every state that can occur and each of its actions."""
+    states = dict.fromkeys(state for layer in mdp.layers for state in layer)
+    return {(state, a): law or Law.point(0.0) for state in states for a in mdp.actions(state)}
+
+
+def greedy_actions(mdp: "FiniteMDP", table: Mapping, at: State | History, state: State, risk: RiskMeasure) -> list:
+    """All actions of `state` that maximise β[Z(at, ·)], in their order; `at` is the state or a history."""
+    values = {action: risk.value(table[at, action]) for action in mdp.actions(state)}
+    best = max(values.values())
+    return [action for action, value in values.items() if value >= best - TIE_TOLERANCE * max(1.0, abs(best))]
+
+
+def _back_up(mdp: "FiniteMDP", table: Table, choose: Callable[[State], Mapping[Action, float]]) -> Table:
+    """Z(s, a) ← R(s, a) + γ Z(S′, A′), with A′ drawn from `choose`; Z is the sure 0 where an episode ends."""
+    to_go = {}
+    for state in dict.fromkeys(state for state, _ in table):
+        chosen = choose(state)
+        to_go[state] = Law.mix([table[state, action] for action in chosen], chosen.values())
+    result: Table = {}
+    for state, action in table:
+        outcomes = mdp.outcomes[state][action]
+        futures = [to_go.get(o.next, Law.point(0.0)).scale(mdp.discount).shift(o.reward) for o in outcomes]
+        result[state, action] = Law.mix(futures, [o.prob for o in outcomes])
+    return result
+
+
+def bellman(mdp: "FiniteMDP", table: Table, policy: Mapping[State, Action | Mapping[Action, float]]) -> Table:
+    """T^π Z(s, a) := R(s, a) + γ Z(s′, a′), a′ ~ π(·|s′)   (Eq. 2)."""
+
+    def choose(state: State) -> Mapping[Action, float]:
+        choice = policy[state]
+        return choice if isinstance(choice, Mapping) else {choice: 1.0}
+
+    return _back_up(mdp, table, choose)
+
+
+def bellman_optimality(mdp: "FiniteMDP", table: Table) -> Table:
+    """T* Z(s, a) := R(s, a) + γ Z(s′, argmax_a′ E[Z(s′, a′)])   (Eq. 3)."""
+    return risk_greedy_bellman(mdp, table, Mean())
+
+
+def risk_greedy_bellman(mdp: "FiniteMDP", table: Table, risk: RiskMeasure, tie: TieBreak = first) -> Table:
+    """T*_β Z(s, a) := R(s, a) + γ Z(s′, argmax_a′ β[Z(s′, a′)])   (Eq. 11): what per-step methods iterate."""
+    return _back_up(mdp, table, lambda state: {tie(greedy_actions(mdp, table, state, state, risk)): 1.0})
+
+
+def histories(mdp: "FiniteMDP") -> list[History]:
+    """All histories that end where an action is still to be taken, starting in any state that can occur."""
+    _require_deterministic(mdp)
+    found: list[History] = []
+    current: list[History] = [(state,) for state in dict.fromkeys(s for layer in mdp.layers for s in layer)]
+    while current:
+        found.extend(current)
+        if len(found) > MAX_HISTORIES:
+            raise RiskpathError(f"the problem has more than {MAX_HISTORIES:,} histories, too many for a table")
+        current = [
+            extended
+            for history in current
+            for action in mdp.actions(history[-1])
+            if (extended := _extend(mdp, history, action)) is not None
+        ]
+    return found
+
+
+def past_law(mdp: "FiniteMDP", taken: History) -> Law:
+    """The law of R_{0:t} = Σ_{i≤t} γⁱ R(s_i, a_i), for `taken` = (s₀, a₀, …, s_t, a_t)."""
+    law = Law.point(0.0)
+    for time, pair in enumerate(zip(taken[::2], taken[1::2], strict=True)):
+        law = law.convolve(mdp.reward_laws[pair].scale(mdp.discount**time))
+    return law
+
+
+def consistent_table(mdp: "FiniteMDP", table: Table) -> HistoryTable:
+    """Z(h_t, a) = R_{0:t−1} + γᵗ Z(s_t, a)   (Eq. 12), from laws of the return to go."""
+    result: HistoryTable = {}
+    for history in histories(mdp):
+        past = past_law(mdp, history[:-1])
+        for action in mdp.actions(history[-1]):
+            future = table[history[-1], action].scale(mdp.discount ** (len(history) // 2))
+            result[history, action] = past.convolve(future)
+    return result
+
+
+def history_bellman(mdp: "FiniteMDP", table: HistoryTable, policy: Mapping[History, Action]) -> HistoryTable:
+    """T^π_h Z(h_t, a) := R_{0:t} + γ^{t+1} Z({s_{t+1}}, π(h_{t+1}))   (Eq. 13)."""
+    return _history_back_up(mdp, table, lambda history: policy[history], restart=True)
+
+
+def history_optimality(mdp: "FiniteMDP", table: HistoryTable, risk: RiskMeasure, tie: TieBreak = first) -> HistoryTable:
+    """T*_{h,β} Z(h_t, a) := R_{0:t} + γ^{t+1} Z({s_{t+1}}, argmax_a′ β[Z(h_{t+1}, a′)])   (Eq. 17)."""
+    return _history_back_up(mdp, table, _greedy(mdp, table, risk, tie), restart=True)
+
+
+def trajectory_optimality(
+    mdp: "FiniteMDP", table: HistoryTable, risk: RiskMeasure, tie: TieBreak = first
+) -> HistoryTable:
+    """Z(h_t, a) := Z(h_{t+1}, argmax_a′ β[Z(h_{t+1}, a′)]), and R_{0:T} at the end: no restart, no bias."""
+    return _history_back_up(mdp, table, _greedy(mdp, table, risk, tie), restart=False)
+
+
+def history_values(mdp: "FiniteMDP", policy: Mapping[History, Action]) -> HistoryTable:
+    """Z^π(h, a), the law of the whole return when a is taken after h and π followed from there on."""
+    result: HistoryTable = {}
+    for history in reversed(histories(mdp)):  # longer histories first
+        for action in mdp.actions(history[-1]):
+            extended = _extend(mdp, history, action)
+            ended = extended is None
+            result[history, action] = past_law(mdp, (*history, action)) if ended else result[extended, policy[extended]]
+    return result
+
+
+def _greedy(mdp: "FiniteMDP", table: HistoryTable, risk: RiskMeasure, tie: TieBreak) -> Callable[[History], Action]:
+    return lambda history: tie(greedy_actions(mdp, table, history, history[-1], risk))
+
+
+def _history_back_up(
+    mdp: "FiniteMDP", table: HistoryTable, choose: Callable[[History], Action], restart: bool
+) -> HistoryTable:
+    result: HistoryTable = {}
+    for history, action in table:
+        extended = _extend(mdp, history, action)
+        if extended is None:
+            result[history, action] = past_law(mdp, (*history, action))
+        elif restart:
+            future = table[extended[-1:], choose(extended)]
+            scale = mdp.discount ** (len(extended) // 2)
+            result[history, action] = past_law(mdp, (*history, action)).convolve(future.scale(scale))
+        else:
+            result[history, action] = table[extended, choose(extended)]
+    return result
+
+
+def _extend(mdp: "FiniteMDP", history: History, action: Action) -> History | None:
+    """h_{t+1}, or None if the episode ends."""
+    following = (mdp.successor or {})[history[-1], action]
+    time = (len(history) + 1) // 2
+    return None if mdp.is_terminal(following, time) else (*history, action, following)
+
+
+def _require_deterministic(mdp: "FiniteMDP") -> None:
+    if mdp.successor is None:
+        raise RiskpathError("histories without rewards need deterministic transitions")

@@ -1,0 +1,78 @@
+"""Increasing functions of [0, 1] to itself, on NumPy or JAX arrays: which namespace, safe ends, and the inverse."""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.special
+import numpy as np
+import scipy.special
+
+
+def uses_jax(*values: Any) -> bool:
+    """Is there a JAX array (or tracer) anywhere in these PyTrees?"""
+    return any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(values))
+
+
+def namespace(*values: Any) -> tuple[Any, Any]:
+    """The array functions for these values, and the special functions that go with them."""
+    return (jnp, jax.scipy.special) if uses_jax(*values) else (np, scipy.special)
+
+
+def as_float(x: Any, xp: Any) -> Any:
+    """An array of `x`; whole numbers become floating point."""
+    x = xp.asarray(x)
+    return x if xp.issubdtype(x.dtype, xp.floating) else x.astype(float)
+
+
+def on_interior(function: Callable[[Any], Any], t: Any, xp: Any) -> Any:
+    """`function` on (0, 1), continued by 0 and 1: no infinite slope there turns a gradient to NaN."""
+    t = as_float(t, xp)
+    tiny = float(xp.finfo(t.dtype).eps)
+    inner = function(xp.clip(t, tiny / 8, 1 - tiny / 2))
+    return xp.where(t <= 0, xp.zeros_like(inner), xp.where(t >= 1, xp.ones_like(inner), inner))
+
+
+def inverse(function: Callable[[Any], Any], y: Any, side: Literal["left", "right"] = "right") -> Any:
+    """Inverts an increasing function by bisection: sup{x: f(x) ≤ y}; on the left, inf{x: f(x) ≥ y}.
+
+    Under JAX the result is differentiable in `y` and in whatever `function` closes over.
+    """
+    xp, _ = namespace(y, function(0.5))
+    y = as_float(y, xp)
+    if xp is np and y.ndim:  # a table of distribution functions repeats few values
+        distinct, place = np.unique(y, return_inverse=True)
+        if distinct.size < y.size:
+            return inverse(function, distinct, side)[place].reshape(y.shape)
+    below = xp.less_equal if side == "right" else xp.less
+
+    def halve(_: Any, bracket: tuple[Any, Any]) -> tuple[Any, Any]:
+        low, high = bracket
+        middle = (low + high) / 2
+        up = below(function(middle), y)
+        return xp.where(up, middle, low), xp.where(up, high, middle)
+
+    bracket = (xp.zeros_like(y), xp.ones_like(y))
+    steps = 8 - math.frexp(float(xp.finfo(y.dtype).eps))[1]
+    if xp is np:
+        for step in range(steps):
+            bracket = halve(step, bracket)
+        x = bracket[0]
+    else:
+        bracket = jax.lax.fori_loop(0, steps, halve, bracket)
+        x = _newton_step(function, jax.lax.stop_gradient(bracket[0]), y)
+    beyond = xp.greater_equal if side == "right" else xp.greater
+    ended = beyond(y, function(xp.ones_like(y)))
+    return xp.where(ended, xp.ones_like(x), xp.where(y <= 0, xp.zeros_like(x), x))
+
+
+def _newton_step(function: Callable[[Any], Any], x: jax.Array, y: jax.Array) -> jax.Array:
+    """x − (f(x) − y)/f′(x): nothing new in value after bisection, but its derivative is the inverse's."""
+    eps = float(jnp.finfo(x.dtype).eps)
+    inside = jnp.clip(x, eps, 1 - eps)
+    value, slope = jax.jvp(function, (inside,), (jnp.ones_like(inside),))
+    slope = jax.lax.stop_gradient(slope)
+    usable = jnp.isfinite(slope) & (slope > eps) & (x > eps) & (x < 1 - eps)
+    return jnp.where(usable, x - (value - y) / jnp.where(usable, slope, 1.0), x)
