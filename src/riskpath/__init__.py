@@ -1,5 +1,6 @@
 """Riskpath: decisions that are best for the risk of the whole return."""
 
+from riskpath.envs import make
 from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.envs.three_state import ThreeState
 from riskpath.errors import RiskpathError
@@ -35,6 +36,7 @@ __all__ = [
     "ThreeState",
     "Wang",
     "inverse",
+    "make",
     "operators",
     "register_risk",
     "risk",

@@ -135,7 +135,7 @@ class Law:
             # Both sides are piecewise linear: it is enough to look at every kink, and at infinity (the means).
             kinks = np.concatenate([self.atoms, other.atoms])
             behind = (self.shortfall(kinks) > other.shortfall(kinks) + slack).any()
-            return not behind and self.mean >= other.mean - slack
+            return bool(not behind and self.mean >= other.mean - slack)
         raise RiskpathError(f"order of dominance must be 1 or 2, got {order}")
 
     def wasserstein(self, other: "Law", p: float = 1.0) -> float:
@@ -158,7 +158,7 @@ class Law:
     def isclose(self, other: "Law", tolerance: float = 1e-7) -> bool:
         """Do the two agree, up to a distance that is small beside their atoms?"""
         scale = max(1.0, *np.abs(self.atoms[[0, -1]]), *np.abs(other.atoms[[0, -1]]))
-        return self.wasserstein(other) <= tolerance * scale
+        return bool(self.wasserstein(other) <= tolerance * scale)
 
     def __len__(self) -> int:
         return self.atoms.size
@@ -193,7 +193,7 @@ def _check_size(size: int) -> None:
         )
 
 
-def _merged(x: Vector, p: Vector) -> tuple[Vector, Vector]:
+def _merged(x: Vector, p: Vector) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
     """Sorts the atoms and joins neighbours closer than the tolerance."""
     order = np.argsort(x, kind="stable")
     x, p = x[order], p[order]

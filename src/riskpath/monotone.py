@@ -1,5 +1,6 @@
 """Increasing functions of [0, 1] to itself, on NumPy or JAX arrays: which namespace, safe ends, and the inverse."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, Literal
@@ -42,30 +43,28 @@ def inverse(function: Callable[[Any], Any], y: Any, side: Literal["left", "right
     """
     xp, _ = namespace(y, function(0.5))
     y = as_float(y, xp)
-    if xp is np and y.ndim:  # a table of distribution functions repeats few values
-        distinct, place = np.unique(y, return_inverse=True)
-        if distinct.size < y.size:
-            return inverse(function, distinct, side)[place].reshape(y.shape)
-    below = xp.less_equal if side == "right" else xp.less
-
-    def halve(_: Any, bracket: tuple[Any, Any]) -> tuple[Any, Any]:
-        low, high = bracket
-        middle = (low + high) / 2
-        up = below(function(middle), y)
-        return xp.where(up, middle, low), xp.where(up, high, middle)
-
-    bracket = (xp.zeros_like(y), xp.ones_like(y))
+    below, beyond = (xp.less_equal, xp.greater_equal) if side == "right" else (xp.less, xp.greater)
     steps = 8 - math.frexp(float(xp.finfo(y.dtype).eps))[1]
-    if xp is np:
-        for step in range(steps):
-            bracket = halve(step, bracket)
-        x = bracket[0]
-    else:
-        bracket = jax.lax.fori_loop(0, steps, halve, bracket)
-        x = _newton_step(function, jax.lax.stop_gradient(bracket[0]), y)
-    beyond = xp.greater_equal if side == "right" else xp.greater
-    ended = beyond(y, function(xp.ones_like(y)))
-    return xp.where(ended, xp.ones_like(x), xp.where(y <= 0, xp.zeros_like(x), x))
+    if xp is jnp:
+        halve = functools.partial(_halve, function, below, y)
+        low, _ = jax.lax.fori_loop(0, steps, lambda _, at: halve(*at), (jnp.zeros_like(y), jnp.ones_like(y) / 2))
+        x = _newton_step(function, jax.lax.stop_gradient(low), y)
+        return jnp.where(beyond(y, function(jnp.ones_like(y))), 1.0, jnp.where(y <= 0, 0.0, x))
+    # Distribution functions repeat few values, 0 and 1 among them: only the others are worth bisecting.
+    distinct, place = np.unique(y, return_inverse=True)
+    x = np.where(beyond(distinct, function(1.0)), 1.0, 0.0)
+    inner = (x == 0) & (distinct > 0)
+    if inner.any():
+        low, half = np.zeros(inner.sum()), 0.5
+        for _ in range(steps):
+            low, half = _halve(function, below, distinct[inner], low, half)
+        x[inner] = low
+    return x[place].reshape(y.shape)
+
+
+def _halve(function: Any, below: Any, y: Any, low: Any, half: Any) -> tuple[Any, Any]:
+    """One bisection: from [low, low + 2·half] to one of its halves."""
+    return low + half * below(function(low + half), y), half / 2
 
 
 def _newton_step(function: Callable[[Any], Any], x: jax.Array, y: jax.Array) -> jax.Array:

@@ -250,6 +250,11 @@ class POW(RiskMeasure):
         return f"pow:{level_text(self.level)}"
 
 
+def _cpw(tau: Any, eta: Any) -> Any:
+    xp, _ = namespace(tau, eta)
+    return on_interior(lambda t: t**eta / (t**eta + (1 - t) ** eta) ** (1 / eta), tau, xp)
+
+
 class CPW(RiskMeasure):
     """Cumulative probability weighting of prospect theory: both tails count for more than their share."""
 
@@ -261,17 +266,11 @@ class CPW(RiskMeasure):
 
     def distort(self, tau: Tau) -> Any:
         """h⁻¹(τ) = τ^η / (τ^η + (1−τ)^η)^(1/η)."""
-        xp, _ = namespace(tau, self.level)
-        eta = self.level
-
-        def formula(t: Any) -> Any:
-            return t**eta / (t**eta + (1 - t) ** eta) ** (1 / eta)
-
-        return on_interior(formula, tau, xp)
+        return _cpw(tau, self.level)
 
     def weight(self, cdf: Tau) -> Any:
         """h(t), for which there is no formula."""
-        return inverse(self.distort, cdf)
+        return inverse(lambda tau: _cpw(tau, self.level), cdf)
 
     @property
     def concave(self) -> bool:

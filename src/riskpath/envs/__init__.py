@@ -1,1 +1,26 @@
-"""The problems that come with the library."""
+"""The problems that come with the library, by name."""
+
+import difflib
+from typing import Any
+
+from riskpath.envs.risky_grid import RiskyGrid
+from riskpath.envs.three_state import ThreeState
+from riskpath.errors import RiskpathError
+
+_BY_NAME = {"ThreeState": ThreeState, "RiskyGrid": RiskyGrid}
+
+
+def make(name: str, **fields: Any) -> Any:
+    """An environment by name, with any of its fields changed: `make("RiskyGrid", forks=5)`."""
+    if name not in _BY_NAME:
+        raise RiskpathError(f"unknown environment {name!r}{_hint(name, _BY_NAME)}; there are {', '.join(_BY_NAME)}")
+    known = _BY_NAME[name].__dataclass_fields__
+    for field in fields:
+        if field not in known:
+            raise RiskpathError(f"{name} has no field {field!r}{_hint(field, known)}; there are {', '.join(known)}")
+    return _BY_NAME[name](**fields)
+
+
+def _hint(word: str, known: Any) -> str:
+    close = difflib.get_close_matches(word.lower(), [name.lower() for name in known], n=1)
+    return f" (did you mean {next(name for name in known if name.lower() == close[0])}?)" if close else ""

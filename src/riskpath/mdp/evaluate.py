@@ -35,34 +35,37 @@ class Visit(NamedTuple):
 
 def visits(mdp: "FiniteMDP", policy: Policy, finals: list[tuple[float, Law]] | None = None) -> Iterator[Visit]:
     """Every group that can occur under the policy, in order of time; ended episodes are added to `finals`."""
-    finals = [] if finals is None else finals
-    groups: dict[Any, list[Visit]] = {}
-
-    def arrive(time: int, state: State, memory: Any, reward: float, prob: float, earned: Law) -> None:
-        if mdp.is_terminal(state, time):
-            finals.append((prob, earned))
-            return
-        for share, action, remembered in choices(policy, state, memory, reward, mdp.actions(state)):
-            visit = Visit(time, state, action, remembered, prob * share, earned)
-            groups.setdefault((state, action, _key(remembered)), []).append(visit)
+    arrivals = [(state, None, 0.0, prob, Law.point(0.0)) for state, prob in mdp.start.items()]
+    time = 0
+    while arrivals:
+        groups: dict[Any, list[Visit]] = {}
+        for state, memory, reward, prob, earned in arrivals:
+            if mdp.is_terminal(state, time):
+                if finals is not None:
+                    finals.append((prob, earned))
+                continue
+            for share, action, remembered in choices(policy, state, memory, reward, mdp.actions(state)):
+                visit = Visit(time, state, action, remembered, prob * share, earned)
+                groups.setdefault((state, action, _key(remembered)), []).append(visit)
         if len(groups) > MAX_GROUPS:
             raise RiskpathError(f"the policy distinguishes more than {MAX_GROUPS:,} situations at time {time}")
-
-    for state, prob in mdp.start.items():
-        arrive(0, state, None, 0.0, prob, Law.point(0.0))
-    while groups:
-        current, groups = groups, {}
-        for members in current.values():
-            visit = members[0]
-            if len(members) > 1:
-                total = sum(member.prob for member in members)
-                earned = Law.mix([member.earned for member in members], [m.prob / total for m in members])
-                visit = visit._replace(prob=total, earned=earned)
+        arrivals = []
+        scale = mdp.discount**time
+        for visit in map(_joined, groups.values()):
             yield visit
-            scale = mdp.discount**visit.time
             for prob, reward, following in mdp.outcomes[visit.state][visit.action]:
                 earned = visit.earned.shift(scale * reward)
-                arrive(visit.time + 1, following, visit.memory, reward, prob * visit.prob, earned)
+                arrivals.append((following, visit.memory, reward, prob * visit.prob, earned))
+        time += 1
+
+
+def _joined(members: list[Visit]) -> Visit:
+    """One group of several that differ in what they earned."""
+    if len(members) == 1:
+        return members[0]
+    total = sum(member.prob for member in members)
+    earned = Law.mix([member.earned for member in members], [member.prob / total for member in members])
+    return members[0]._replace(prob=total, earned=earned)
 
 
 def evaluate(mdp: "FiniteMDP", policy: Policy) -> Law:

@@ -71,6 +71,7 @@ class _Search:
             scale = self.mdp.discount**time
             time += 1
             groups: dict[State, list[_Label]] = {}
+            atoms = 0
             for label in current:
                 for action, reward, following in self.moves[label.state]:
                     law = label.law.convolve(reward.scale(scale))
@@ -84,7 +85,8 @@ class _Search:
                         bound = self._bound(law, time, following) if floor is not None else 0.0
                         if floor is None or bound > floor + 1e-10 * abs(bound):
                             groups.setdefault(following, []).append(_Label(following, law, (label, action), bound))
-                self._check_size(groups)
+                            atoms += len(law)
+                            _check_size(atoms)
             current = [group[i] for group in groups.values() for i in undominated([x.law for x in group], self.order)]
             self.labels += len(current)
             if beam is not None and len(current) > beam:
@@ -95,14 +97,13 @@ class _Search:
     def _bound(self, law: Law, time: int, state: State) -> float:
         return float(self.risk.value(law)) + self.mdp.discount**time * self.to_go[time][state]
 
-    def _check_size(self, groups: dict[State, list[_Label]]) -> None:
-        if sum(len(group) for group in groups.values()) % 256:
-            return  # counting atoms at every label would cost more than the search
-        if sum(len(label.law) for group in groups.values() for label in group) > MAX_LABEL_ATOMS:
-            raise RiskpathError(
-                f"the search over histories outgrew {MAX_LABEL_ATOMS:,} atoms; "
-                "round the rewards, drop the discount or shorten the problem"
-            )
+
+def _check_size(atoms: int) -> None:
+    if atoms > MAX_LABEL_ATOMS:
+        raise RiskpathError(
+            f"the search over histories outgrew {MAX_LABEL_ATOMS:,} atoms; "
+            "round the rewards, drop the discount or shorten the problem"
+        )
 
 
 def solve_history(mdp: FiniteMDP, risk: RiskMeasure) -> Solution:

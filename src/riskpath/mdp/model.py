@@ -44,8 +44,8 @@ class FiniteMDP:
 
     @staticmethod
     def from_outcomes(
-        outcomes: Mapping[tuple[State, Action], Iterable[tuple[float, float, State]]],
-        start: State | Mapping[State, float],
+        outcomes: Mapping[Any, Iterable[tuple[float, float, Any]]],
+        start: State | Mapping[Any, float],
         discount: float = 1.0,
         horizon: int | None = None,
         terminal: Iterable[State] | None = None,

@@ -13,7 +13,7 @@ Two things the paper's proofs pass over are worth knowing when reading this file
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from riskpath.errors import RiskpathError
 from riskpath.law import Law
@@ -23,8 +23,10 @@ from riskpath.risk import Mean, RiskMeasure
 if TYPE_CHECKING:
     from riskpath.mdp.model import FiniteMDP
 
-Table: TypeAlias = dict[tuple[State, Action], Law]
-HistoryTable: TypeAlias = dict[tuple[History, Action], Law]
+Table: TypeAlias = dict[tuple[Any, Any], Law]
+"""{(state, action): law}."""
+HistoryTable: TypeAlias = dict[tuple[Any, Any], Law]
+"""{(history, action): law}."""
 TieBreak: TypeAlias = Callable[[Sequence[Action]], Action]
 """Picks among actions whose risk is equal; the first one unless told otherwise."""
 

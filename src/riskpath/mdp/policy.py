@@ -8,7 +8,7 @@ that draws its action returns a `Lottery` instead.
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -27,6 +27,7 @@ class Lottery:
     choices: tuple[tuple[float, Action, Any], ...]
 
 
+@runtime_checkable
 class Policy(Protocol):
     """The call that every policy answers, exact or learned."""
 

@@ -1,0 +1,116 @@
+"""Random small problems and brute-force answers that share no code with the solvers."""
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+
+import riskpath as rp
+
+
+def random_mdp(
+    seed: int,
+    *,
+    depth: int = 3,
+    width: int = 2,
+    actions: int = 2,
+    outcomes: int = 2,
+    deterministic: bool = True,
+    starts: int = 1,
+    discount: float | None = None,
+) -> rp.FiniteMDP:
+    """Layers of `width` states; rewards are whole numbers, so that returns meet; some actions are missing."""
+    rng = np.random.default_rng(seed)
+    table = {}
+    for layer, i in product(range(depth), range(width)):
+        for action in range(rng.integers(1, actions + 1) if layer else actions):
+            probs = rng.dirichlet(np.ones(outcomes)).round(3)
+            probs[-1] = 1 - probs[:-1].sum()
+            nexts = rng.integers(0, width, size=outcomes)
+            nexts[:] = nexts[0] if deterministic else nexts
+            entries = []
+            for prob, following in zip(probs, nexts, strict=True):
+                last = layer == depth - 1
+                entries.append((prob, float(rng.integers(-6, 7)), "end" if last else (layer + 1, int(following))))
+            table[(layer, i), action] = entries
+    start = {(0, i): 1 / starts for i in range(starts)}
+    return rp.FiniteMDP.from_outcomes(
+        table, start=start, discount=float(rng.choice([1.0, 0.9])) if discount is None else discount
+    )
+
+
+PlainLaw = dict[float, float]
+"""{return: probability}."""
+
+
+def mixed(parts: list[tuple[float, float, float, PlainLaw]]) -> PlainLaw:
+    """The law of reward + scale · future, drawn from (probability, reward, scale, future) parts."""
+    law: PlainLaw = {}
+    for prob, reward, scale, future in parts:
+        for z, p in future.items():
+            value = round(reward + scale * z, 9)
+            law[value] = law.get(value, 0.0) + prob * p
+    return law
+
+
+def value(risk: rp.RiskMeasure, law: PlainLaw) -> float:
+    return float(risk.value(list(law), list(law.values())))
+
+
+def all_sequence_laws(mdp: rp.FiniteMDP, state, time: int = 0) -> list[PlainLaw]:
+    """The law of the return to go of every action sequence, under deterministic transitions."""
+    if mdp.is_terminal(state, time):
+        return [{0.0: 1.0}]
+    return [
+        mixed([(o.prob, o.reward, mdp.discount, future) for o in listed])
+        for listed in mdp.outcomes[state].values()
+        for future in all_sequence_laws(mdp, listed[0].next, time + 1)
+    ]
+
+
+def best_sequence_value(mdp: rp.FiniteMDP, risk: rp.RiskMeasure) -> float:
+    """Brute force over one sequence for each start."""
+    options = product(*(all_sequence_laws(mdp, state) for state in mdp.start))
+    parts = ([(p, 0.0, 1.0, law) for p, law in zip(mdp.start.values(), laws, strict=True)] for laws in options)
+    return max(value(risk, mixed(part)) for part in parts)
+
+
+def all_adaptive_laws(mdp: rp.FiniteMDP, state, time: int = 0) -> list[PlainLaw]:
+    """The law of the return to go of every deterministic policy that sees rewards, equal ones once."""
+    if mdp.is_terminal(state, time):
+        return [{0.0: 1.0}]
+    found: dict[tuple, PlainLaw] = {}
+    for listed in mdp.outcomes[state].values():
+        for futures in product(*(all_adaptive_laws(mdp, outcome.next, time + 1) for outcome in listed)):
+            law = mixed([(o.prob, o.reward, mdp.discount, future) for o, future in zip(listed, futures, strict=True)])
+            found[tuple(sorted((z, round(p, 12)) for z, p in law.items()))] = law
+    return list(found.values())
+
+
+def best_adaptive_value(mdp: rp.FiniteMDP, risk: rp.RiskMeasure) -> float:
+    """Brute force over all deterministic policies that see rewards, from one start."""
+    (start,) = mdp.start
+    return max(value(risk, law) for law in all_adaptive_laws(mdp, start))
+
+
+def all_return_policies(mdp: rp.FiniteMDP) -> Iterator[rp.Law]:
+    """The return of every policy of (time, state, return so far), each named by its choices where it can get to."""
+    unfinished: list[dict] = [{}]
+    while unfinished:
+        table = unfinished.pop()
+        missing = []
+
+        def follow(state, memory, reward, table=table, missing=missing):
+            time, earned = (
+                (0, 0.0) if memory is None else (memory[0] + 1, memory[1] + mdp.discount ** memory[0] * reward)
+            )
+            node = (time, state, round(earned, 9))
+            if node not in table:
+                missing.append(node)
+            return table.get(node, mdp.actions(state)[0]), (time, earned)
+
+        law = mdp.evaluate(follow)
+        if missing:
+            unfinished.extend({**table, missing[0]: action} for action in mdp.actions(missing[0][1]))
+        else:
+            yield law
