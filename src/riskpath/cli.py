@@ -136,13 +136,12 @@ def _working(what: str) -> Any:
 
 def _first_line(box: str) -> str:
     """The message inside the parser's box, on one line."""
-    rows = [re.sub(r"[│╭╮╰╯┃]", " ", row).strip() for row in box.splitlines()[1:]]
-    message = []
+    rows = [re.sub(r"[│╭╮╰╯|]", " ", row).strip() for row in box.splitlines()[1:]]  # the first is the title
+    message: list[str] = []
     for row in rows:
-        if re.fullmatch(r"[─—-]+", row) or row.startswith("For full helptext"):
+        if re.fullmatch(r"[─+-]+", row) and message:
             break
-        if row:
-            message.append(row)
+        message += [row] if row.strip("─+-") else []
     return re.sub(r"\s+", " ", " ".join(message)) or "cannot read the arguments; see riskpath --help"
 
 
