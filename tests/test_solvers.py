@@ -107,7 +107,7 @@ def test_adaptive_is_never_above_and_nearly_always_equal_for_other_measures(risk
 
 
 @pytest.mark.parametrize("risk", MEASURES)
-def test_more_information_is_never_worse(risk):
+def test_more_information_is_never_worse(risk, unchecked):
     for seed in range(40):
         mdp = random_mdp(seed, depth=3, width=2, starts=1 + seed % 2)
         markov, history, adaptive = (rp.solve(mdp, risk, c).value for c in ("markov", "history", "adaptive"))
@@ -132,7 +132,7 @@ def _mean_value(mdp: rp.FiniteMDP, state, time: int) -> float:
     )
 
 
-def test_a_larger_grid_equals_enumeration_of_its_fork_sequences():
+def test_a_larger_grid_equals_enumeration_of_its_fork_sequences(unchecked):
     grid = rp.RiskyGrid(forks=6, p_yellow=0.6, blue=30.0)
     mdp = grid.mdp(0.97)
     for risk in (rp.CVaR(0.2), rp.Wang(-0.75), rp.CPW(0.71)):
@@ -174,16 +174,20 @@ def test_an_unknown_policy_class_is_refused(unchecked):
 
 
 def test_markov_reports_a_cycle_and_what_its_policies_are_worth():
-    # With an odd number of steps to go it is better to be at a, with an even number at b.
+    # Whether T*_β plays on or cashes out alternates with its own last answer, for ever.
     outcomes = {
-        ("a", "stay"): [(1.0, 0.0, "b")],
-        ("a", "leave"): [(1.0, 1.0, "end")],
-        ("b", "stay"): [(1.0, 0.0, "a")],
-        ("b", "leave"): [(1.0, -1.0, "end")],
+        ("a", "play"): [(0.3, -3.0, "a"), (0.7, 3.0, "a")],
+        ("a", "cash"): [(0.5, -2.0, "end"), (0.5, 4.0, "end")],
     }
-    solution = rp.solve(rp.FiniteMDP.from_outcomes(outcomes, "b", horizon=8), "cvar:0.5", "markov")
-    assert solution.report.startswith("per-step greedy")
-    assert solution.value == rp.CVaR(0.5).value(solution.law)
+    mdp, risk = rp.FiniteMDP.from_outcomes(outcomes, "a", horizon=14), rp.CVaR(0.3)
+    solution = rp.solve(mdp, risk, "markov")
+    worth = {action: risk.value(mdp.evaluate({"a": action})) for action in ("play", "cash")}
+    assert (
+        solution.report == f"per-step greedy, cycles through 2 policies worth {worth['play']:.6g}, {worth['cash']:.6g}"
+    )
+    assert sorted(solution.details["cycle"]) == pytest.approx(sorted(worth.values()))
+    assert not solution.details["converged"]
+    assert solution.value == risk.value(solution.law)
 
 
 def test_markov_reports_a_tie_that_decides_the_whole_return():
