@@ -2,12 +2,14 @@
 
 Two rules hold for every law. Atoms closer than `ATOM_TOLERANCE` (relative to the largest atom, at least 1) are
 one atom, placed at their common mean, so that sums reached along different paths meet again. And no law may
-have more than `MAX_ATOMS` atoms: what would need more ends in a clear error instead of in swap space.
+have more than `MAX_ATOMS` atoms, counted before they are merged: what would need more ends in a clear error instead
+of in swap space.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -36,8 +38,8 @@ class Law:
             raise RiskpathError(
                 f"a law needs as many atoms as probabilities, at least one: got {x.shape} and {p.shape}"
             )
-        if not np.isfinite(x).all():
-            raise RiskpathError(f"atoms of a law must be finite, got {x[~np.isfinite(x)][0]}")
+        _finite(x)
+        _check_size(x.size)
         if not (p >= 0).all() or abs(p.sum() - 1) > PROB_TOLERANCE * max(1, p.size):
             raise RiskpathError(
                 f"probabilities of a law must be non-negative and sum to 1, their sum is {p.sum():.12g}"
@@ -61,7 +63,7 @@ class Law:
     def mix(laws: Sequence["Law"], weights: Iterable[float]) -> "Law":
         """The law of a return drawn from `laws[i]` with probability `weights[i]`."""
         weights = list(weights)
-        if len(laws) != len(weights):
+        if len(laws) != len(weights) or not laws:
             raise RiskpathError(f"got {len(laws)} laws and {len(weights)} weights; they must match")
         _check_size(sum(len(law) for law in laws))
         atoms = np.concatenate([law.atoms for law in laws])
@@ -69,11 +71,11 @@ class Law:
 
     def shift(self, by: float) -> "Law":
         """The law of Z + by."""
-        return _trusted(self.atoms + by, self.probs)
+        return _trusted(*_merged(_finite(self.atoms + by), self.probs))
 
     def scale(self, by: float) -> "Law":
         """The law of by·Z."""
-        return _trusted(self.atoms * by, self.probs) if by >= 1 else Law(self.atoms * by, self.probs)
+        return _trusted(*_merged(_finite(self.atoms * by), self.probs))
 
     def convolve(self, other: "Law") -> "Law":
         """The law of the sum of two independent returns."""
@@ -88,12 +90,12 @@ class Law:
         )
         return _trusted(*_merged(atoms, probs))
 
-    def cdf(self, x: float | Float[np.ndarray, "*m"]) -> np.ndarray:
+    def cdf(self, x: float | Float[np.ndarray, "*m"]) -> Any:
         """F(x) = P(Z ≤ x)."""
         steps = np.concatenate([[0.0], self.cumulative])
         return steps[np.searchsorted(self.atoms, x, side="right")]
 
-    def quantile(self, tau: float | Float[np.ndarray, "*m"]) -> np.ndarray:
+    def quantile(self, tau: float | Float[np.ndarray, "*m"]) -> Any:
         """F⁻¹(τ) = min{x: F(x) ≥ τ}."""
         return self.atoms[np.searchsorted(self.cumulative[:-1], np.asarray(tau) - 1e-12, side="left")]
 
@@ -128,7 +130,7 @@ class Law:
         everywhere; every measure with concave h agrees. Equal laws dominate each other. The tolerance is on
         the value of the return, relative to the largest atom: no measure that agrees is off by more.
         """
-        slack = tolerance * max(1.0, abs(self.atoms[0]), abs(self.atoms[-1]), abs(other.atoms[-1]))
+        slack = tolerance * max(1.0, *np.abs(self.atoms[[0, -1]]), *np.abs(other.atoms[[0, -1]]))
         if order == 1:
             return bool((self.cumulative <= other.cdf(self.atoms + slack) + 1e-12).all())
         if order == 2:
@@ -181,6 +183,12 @@ def _trusted(atoms: Vector, probs: Vector) -> Law:
     return law
 
 
+def _finite(x: Vector) -> Vector:
+    if not np.isfinite(x).all():
+        raise RiskpathError(f"atoms of a law must be finite, got {x[~np.isfinite(x)][0]}")
+    return x
+
+
 def _vector(values: Iterable[float]) -> Vector:
     return np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
 
@@ -202,4 +210,6 @@ def _merged(x: Vector, p: Vector) -> tuple[Float[np.ndarray, " m"], Float[np.nda
         return x, p
     first = np.concatenate([[0], np.flatnonzero(apart) + 1])
     mass = np.add.reduceat(p, first)
-    return np.add.reduceat(p * x, first) / mass, mass
+    # As the first of a group plus a mean offset, so that an atom alone keeps its value to the last bit.
+    offset = x - np.repeat(x[first], np.diff(np.append(first, x.size)))
+    return x[first] + np.add.reduceat(p * offset, first) / mass, mass

@@ -22,9 +22,11 @@ def namespace(*values: Any) -> tuple[Any, Any]:
 
 
 def as_float(x: Any, xp: Any) -> Any:
-    """An array of `x`; whole numbers become floating point."""
-    x = xp.asarray(x)
-    return x if xp.issubdtype(x.dtype, xp.floating) else x.astype(float)
+    """An array of `x` in floating point: float64 in NumPy, as it is in JAX."""
+    if xp is np:
+        return np.asarray(x, dtype=np.float64)
+    x = jnp.asarray(x)
+    return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(float)
 
 
 def on_interior(function: Callable[[Any], Any], t: Any, xp: Any) -> Any:
@@ -46,7 +48,7 @@ def inverse(function: Callable[[Any], Any], y: Any, side: Literal["left", "right
     steps = 8 - math.frexp(float(xp.finfo(y.dtype).eps))[1]
     if xp is jnp:
         low, half = jnp.zeros_like(y), jnp.ones_like(y) / 2
-        halve = lambda _, at: (at[0] + at[1] * below(function(at[0] + at[1]), y), at[1] / 2)  # noqa: E731
+        halve = lambda _, at: (jnp.where(below(function(sum(at)), y), sum(at), at[0]), at[1] / 2)  # noqa: E731
         low, _ = jax.lax.fori_loop(0, steps, halve, (low, half))
         x = _newton_step(function, jax.lax.stop_gradient(low), y)
         return jnp.where(beyond(y, function(jnp.ones_like(y))), 1.0, jnp.where(y <= 0, 0.0, x))

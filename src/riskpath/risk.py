@@ -14,15 +14,14 @@ For a return Z with distribution function F, a distortion measure re-weights the
 | `Wang(η)` | Φ(Φ⁻¹(τ) + η)               | Φ(Φ⁻¹(t) − η)        | η real       | η < 0 averse, η > 0 seeking   |
 | `POW(η)`  | η < 0: 1−(1−τ)^(1/(1+|η|))  | 1−(1−t)^(1+|η|)      | η real       | η < 0 averse, η > 0 seeking   |
 |           | η ≥ 0: τ^(1/(1+|η|))        | t^(1+|η|)            |              |                               |
-| `CPW(η)`  | τ^η/(τ^η+(1−τ)^η)^(1/η)     | numeric inverse      | .2791 ≤ η ≤ 1| neither                       |
+| `CPW(η)`  | τ^η/(τ^η+(1−τ)^η)^(1/η)     | numeric inverse      | .2793 ≤ η ≤ 1| neither                       |
 
 Every measure is a PyTree whose level is a leaf, and computes with whatever it is given: NumPy in, float64
 NumPy out; JAX in, JAX out, under `jit`, `vmap` (over the level as well) and `grad`.
 """
 
 import abc
-import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
@@ -85,6 +84,7 @@ class RiskMeasure(eqx.Module):
         """
         if isinstance(returns, DiscreteLaw):
             returns, probs = returns.atoms, returns.probs
+        returns, probs = _array_like(returns), None if probs is None else _array_like(probs)
         xp, _ = namespace(returns, probs, self)
         x = as_float(returns, xp)
         p = None if probs is None else xp.asarray(probs, dtype=x.dtype)
@@ -102,13 +102,18 @@ class RiskMeasure(eqx.Module):
         return xp.sum(x * mass)
 
 
+def _array_like(values: Any) -> Any:
+    return values if hasattr(values, "__array__") or isinstance(values, Sequence) else list(values)
+
+
 def _check_sample(x: Any, p: Any) -> None:
     if x.ndim != 1 or x.size == 0:
         raise RiskpathError(f"returns must be a non-empty one-dimensional array, got shape {x.shape}")
     if p is not None and p.shape != x.shape:
         raise RiskpathError(f"got {x.size} returns and probabilities of shape {p.shape}; they must match")
-    if isinstance(x, np.ndarray) and np.isnan(x).any():
-        raise RiskpathError(f"return number {int(np.isnan(x).argmax())} is NaN")
+    if isinstance(x, np.ndarray) and not np.isfinite(x).all():
+        wrong = int((~np.isfinite(x)).argmax())
+        raise RiskpathError(f"return number {wrong} is {'NaN' if np.isnan(x[wrong]) else 'infinite'}")
     if isinstance(p, np.ndarray) and not ((p >= 0).all() and 0 < p.sum() < np.inf):
         raise RiskpathError("probabilities must be non-negative, finite and not all zero")
 
@@ -120,25 +125,25 @@ def as_level(value: Any) -> Level:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise RiskpathError(f"a risk level must be a number, got {value!r}") from None
+        shown = repr(value) if isinstance(value, str | None) else type(value).__name__
+        raise RiskpathError(f"a risk level must be a number, got {shown}") from None
 
 
-def _check_level(measure: Any, accepted: str, low: float = -math.inf, high: float = math.inf) -> None:
-    """Refuses a level outside [low, high]; one that is being traced is taken on trust."""
+def _check_level(measure: Any, accepted: str, inside: Callable[[np.ndarray], Any]) -> None:
+    """Refuses a level that is not `inside`; one that is being traced is taken on trust."""
     if isinstance(measure.level, Tracer):
         return
-    level = np.asarray(measure.level)
-    inside = np.isfinite(level) & (level >= low) & (level <= high)
-    if not inside.all():
-        wrong = level[~inside].flat[0] if level.ndim else level
-        raise RiskpathError(f"{type(measure).__name__} level must be {accepted}, got {float(wrong):g}")
+    level = np.atleast_1d(np.asarray(measure.level, dtype=np.float64))
+    good = np.isfinite(level) & inside(level)
+    if not good.all():
+        raise RiskpathError(f"{type(measure).__name__} level must be {accepted}, got {level[~good].flat[0]:g}")
 
 
 def level_text(level: Level) -> str:
     """Shortest text that reads back as the same number."""
     if isinstance(level, jax.Array) and (isinstance(level, Tracer) or level.ndim):
         return str(level)
-    return repr(float(level)).removesuffix(".0")
+    return repr(float(level)).removesuffix(".0").replace("e+", "e")  # a plus sign separates the parts of a mixture
 
 
 class Mean(RiskMeasure):
@@ -168,7 +173,7 @@ class CVaR(RiskMeasure):
     """η in (0, 1]; 1 is the mean."""
 
     def __check_init__(self):
-        _check_level(self, "in (0, 1]", low=5e-324, high=1.0)
+        _check_level(self, "in (0, 1]", lambda eta: (eta > 0) & (eta <= 1))
 
     def distort(self, tau: Tau) -> Any:
         """h⁻¹(τ) = ητ."""
@@ -195,7 +200,7 @@ class Wang(RiskMeasure):
     """η, any real number: negative is averse, positive is seeking, 0 is the mean."""
 
     def __check_init__(self):
-        _check_level(self, "a finite number")
+        _check_level(self, "a finite number", np.isfinite)
 
     def distort(self, tau: Tau) -> Any:
         """h⁻¹(τ) = Φ(Φ⁻¹(τ) + η)."""
@@ -225,7 +230,7 @@ class POW(RiskMeasure):
     """η, any real number: negative is averse, positive is seeking, 0 is the mean."""
 
     def __check_init__(self):
-        _check_level(self, "a finite number")
+        _check_level(self, "a finite number", np.isfinite)
 
     def distort(self, tau: Tau) -> Any:
         """h⁻¹(τ) = τ^(1/(1+|η|)) if η ≥ 0, else 1 − (1−τ)^(1/(1+|η|))."""
@@ -259,10 +264,11 @@ class CPW(RiskMeasure):
     """Cumulative probability weighting of prospect theory: both tails count for more than their share."""
 
     level: Level = eqx.field(converter=as_level)
-    """η in [0.2791, 1], where h⁻¹ increases; 0.71 fits human choices, 1 is the mean."""
+    """η in [0.2793, 1], where h⁻¹ increases; 0.71 fits human choices, 1 is the mean."""
 
     def __check_init__(self):
-        _check_level(self, "in [0.2791, 1] (below that its distortion is not increasing)", 0.2791, 1.0)
+        accepted = "in [0.2793, 1] (below that its distortion is not increasing)"
+        _check_level(self, accepted, lambda eta: (eta >= 0.2793) & (eta <= 1))
 
     def distort(self, tau: Tau) -> Any:
         """h⁻¹(τ) = τ^η / (τ^η + (1−τ)^η)^(1/η)."""

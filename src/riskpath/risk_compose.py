@@ -24,9 +24,9 @@ class Mixture(RiskMeasure):
     """What is mixed."""
 
     def __init__(self, parts: Iterable[tuple[Any, RiskMeasure]]):
-        parts = tuple(parts)
-        self.shares = tuple(as_level(share) for share, _ in parts)
-        self.measures = tuple(measure for _, measure in parts)
+        flat = [inner for share, measure in parts for inner in _flattened(as_level(share), measure)]
+        self.shares = tuple(share for share, _ in flat)
+        self.measures = tuple(measure for _, measure in flat)
 
     def __check_init__(self):
         if not self.shares:
@@ -34,7 +34,7 @@ class Mixture(RiskMeasure):
         if any(isinstance(share, Tracer) for share in self.shares):
             return
         shares = np.asarray(self.shares)
-        if not (shares >= 0).all() or abs(shares.sum() - 1) > 1e-6:
+        if not (shares >= 0).all() or (np.abs(shares.sum(axis=0) - 1) > 1e-6).any():
             given = ", ".join(f"{share:g}" for share in shares.ravel())
             raise RiskpathError(f"shares of a mixture must be non-negative and sum to 1, got {given}")
 
@@ -55,6 +55,13 @@ class Mixture(RiskMeasure):
     def __str__(self) -> str:
         parts = zip(self.shares, self.measures, strict=True)
         return "+".join(f"{level_text(share)}*{measure}" for share, measure in parts)
+
+
+def _flattened(share: Level, measure: RiskMeasure) -> list[tuple[Level, RiskMeasure]]:
+    """A mixture inside a mixture is one mixture."""
+    if not isinstance(measure, Mixture):
+        return [(share, measure)]
+    return [(share * inner, part) for inner, part in zip(measure.shares, measure.measures, strict=True)]
 
 
 class Distortion(RiskMeasure):
@@ -122,7 +129,7 @@ def risk(text: str | RiskMeasure) -> RiskMeasure:
     """
     if isinstance(text, RiskMeasure):
         return text
-    parts = text.replace(" ", "").replace("+-", "-").split("+") if "*" in text else [text.strip()]
+    parts = text.replace(" ", "").split("+") if "*" in text else [text.strip()]
     if "*" not in text:
         return _one_risk(parts[0], text)
     shares_and_names = [part.partition("*") for part in parts]
@@ -130,14 +137,17 @@ def risk(text: str | RiskMeasure) -> RiskMeasure:
 
 
 def _one_risk(part: str, text: str) -> RiskMeasure:
-    name, colon, level = part.partition(":")
-    constructor = _BY_NAME.get(name.lower())
-    if constructor is None or (name == "mean" and colon):
+    name, colon, level = part.lower().partition(":")
+    constructor = _BY_NAME.get(name)
+    if constructor is None or (constructor is Mean and colon):
         known = ", ".join("mean" if known == "mean" else f"{known}:LEVEL" for known in _BY_NAME)
         raise RiskpathError(f"unknown risk measure {text!r}; use {known}, or a mixture like 0.7*mean+0.3*cvar:0.1")
-    if not colon and name.lower() in ("cvar", "wang", "cpw", "pow"):
-        raise RiskpathError(f"risk measure {part!r} needs a level, for example {name.lower()}:0.5")
-    return constructor(_number(level, text)) if colon else constructor()
+    arguments = [_number(level, text)] if colon else []
+    try:
+        return constructor(*arguments)
+    except TypeError:
+        wanted = f"takes no level, got {level}" if colon else f"needs a level, for example {name}:0.5"
+        raise RiskpathError(f"risk measure {part!r} {wanted}") from None
 
 
 def _number(text: str, whole: str) -> float:

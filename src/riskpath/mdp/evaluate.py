@@ -144,5 +144,6 @@ def _key(memory: Any) -> Any:
         hash(memory)
     except TypeError:
         leaves, structure = jax.tree.flatten(memory)
-        return structure, tuple(np.asarray(leaf).tobytes() for leaf in leaves)
+        arrays = [np.asarray(leaf) for leaf in leaves]
+        return structure, tuple((array.shape, array.dtype.str, array.tobytes()) for array in arrays)
     return memory

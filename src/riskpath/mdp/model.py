@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,7 +48,7 @@ class FiniteMDP:
         outcomes: Mapping[Any, Iterable[tuple[float, float, Any]]],
         start: State | Mapping[Any, float],
         discount: float = 1.0,
-        horizon: int | None = None,
+        horizon: Integral | int | None = None,
         terminal: Iterable[State] | None = None,
         name: str = "FiniteMDP",
     ) -> "FiniteMDP":
@@ -64,13 +65,14 @@ class FiniteMDP:
             table.setdefault(state, {})[action] = _checked_outcomes(state, action, entries)
         if terminal is not None:
             _check_terminal(table, set(terminal))
-        mdp = FiniteMDP(table, _checked_start(start), float(discount), horizon, name)
+        limit = int(horizon) if isinstance(horizon, Integral) else horizon
+        mdp = FiniteMDP(table, _checked_start(start), float(discount), limit, name)
         known = set(table) | {o.next for actions in table.values() for listed in actions.values() for o in listed}
         if missing := [state for state in mdp.start if state not in known]:
             raise RiskpathError(f"start state {missing[0]!r} does not occur in the outcomes")
         if not 0 < mdp.discount <= 1:
             raise RiskpathError(f"discount must be in (0, 1], got {discount}")
-        if horizon is not None and not (isinstance(horizon, int) and horizon >= 1):
+        if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, Integral) or horizon < 1):
             raise RiskpathError(f"horizon must be a whole number of steps, at least 1, got {horizon!r}")
         if horizon is None and (loop := _find_loop(mdp)):
             raise RiskpathError(f"episodes of this problem need not end ({' → '.join(map(str, loop))}): give horizon=…")
@@ -163,6 +165,8 @@ class FiniteMDP:
 def _checked_outcomes(state: State, action: Action, entries: Any) -> tuple[Outcome, ...]:
     where = f"outcomes of ({state!r}, {action!r})"
     merged: dict[tuple[float, State], float] = {}
+    if not isinstance(entries, Iterable):
+        raise RiskpathError(f"{where}: expected a list of (probability, reward, next state), got {entries!r}")
     for entry in entries:
         try:
             prob, reward, following = entry
@@ -197,6 +201,8 @@ def _check_terminal(table: Mapping[State, Mapping[Action, tuple[Outcome, ...]]],
 def _checked_start(start: Any) -> dict[State, float]:
     if not isinstance(start, Mapping):
         return {start: 1.0}
+    if not all(isinstance(prob, Real) for prob in start.values()):
+        raise RiskpathError(f"start probabilities must be numbers, got {dict(start)!r}")
     probs = {state: float(prob) for state, prob in start.items() if prob != 0}
     if not all(prob > 0 for prob in probs.values()) or abs((total := sum(probs.values())) - 1) > PROB_TOLERANCE:
         raise RiskpathError(f"start probabilities must be non-negative and sum to 1, got {dict(start)!r}")

@@ -40,7 +40,7 @@ class Policy(Protocol):
 class MarkovPolicy:
     """π(s): looks at the state alone."""
 
-    table: Mapping[State, Action | Mapping[Action, float]]
+    table: Mapping[Any, Action | Mapping[Any, float]]
     """An action for every state, or probabilities of actions."""
 
     def __call__(self, state: State, memory: Any = None, reward: float = 0.0) -> tuple[Action, Any] | Lottery:
@@ -55,7 +55,7 @@ class MarkovPolicy:
 class TimedPolicy:
     """π(t, s): a Markov policy that also counts the steps, for problems with a horizon."""
 
-    table: Mapping[tuple[int, State], Action]
+    table: Mapping[Any, Action]
     """An action for every (time, state)."""
 
     def __call__(self, state: State, memory: Any = None, reward: float = 0.0) -> tuple[Action, Any]:
@@ -68,7 +68,7 @@ class TimedPolicy:
 class HistoryPolicy:
     """π(h): looks at the states and actions so far, never at rewards. The class of Trajectory Q-Learning."""
 
-    table: Mapping[History, Action]
+    table: Mapping[Any, Action]
     """An action for every history (s₀, a₀, s₁, …, s_t) that can occur."""
 
     def __call__(self, state: State, memory: Any = None, reward: float = 0.0) -> tuple[Action, Any]:
@@ -82,7 +82,7 @@ class HistoryPolicy:
 class AdaptivePolicy:
     """π(t, s, ρ): also looks at ρ = Σᵢ₍ᵢ﹤ₜ₎ γⁱ rᵢ, the return so far."""
 
-    table: Mapping[tuple[int, State], tuple[np.ndarray, Sequence[Action]]]
+    table: Mapping[Any, tuple[np.ndarray, Sequence[Action]]]
     """For every (time, state), the returns so far that can occur, ascending, and the action for each."""
     discount: float
     """γ."""
@@ -137,16 +137,19 @@ def choices(
 ) -> Iterator[tuple[float, Action, Any]]:
     """What the policy may do here, as (probability, action, memory), each action checked."""
     answer = policy(state, memory, reward)
+    if not isinstance(answer, Lottery) and not (isinstance(answer, tuple) and len(answer) == 2):
+        raise RiskpathError(f"a policy must return (action, memory) or a Lottery, got {answer!r} in state {state!r}")
     options = answer.choices if isinstance(answer, Lottery) else ((1.0, *answer),)
-    if abs(sum(prob for prob, _, _ in options) - 1) > 1e-6:
-        raise RiskpathError(f"action probabilities of the policy in state {state!r} do not sum to 1")
+    total = sum(prob for prob, _, _ in options)
+    if abs(total - 1) > 1e-6 or any(prob < 0 for prob, _, _ in options):
+        raise RiskpathError(f"action probabilities of the policy in state {state!r} must be non-negative and sum to 1")
     for prob, action, remembered in options:
         if action not in available:
             raise RiskpathError(
                 f"the policy chose {action!r} in state {state!r}, whose actions are {', '.join(map(repr, available))}"
             )
         if prob > 0:
-            yield prob, action, remembered
+            yield prob / total, action, remembered
 
 
 def _look_up(table: Mapping[Any, Any], key: Any, kind: str) -> Any:

@@ -1,0 +1,1 @@
+"""Agents that learn; each file reads top to bottom with the equations it implements."""

@@ -1,0 +1,181 @@
+"""What an agent is: hyperparameters with pure methods. It never steps an environment.
+
+`init(spec) → state`, `reset(state) → memory` at the start of an episode, `act(state, memory, percept) → action,
+memory`, `learn(state, batch) → state, metrics`, and `sync(state) → state` every `training.target_period` updates. A percept
+holds the reward of the step before, so a memory can keep account of it. Float hyperparameters may be traced: lanes
+with different ones are trained by one compiled program.
+"""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from riskpath.nets import HeadKind, HistoryKind
+from riskpath.risk import RiskMeasure
+from riskpath.types import EnvSpec, Key, Percept, Step, Window
+
+
+class Network(eqx.Module):
+    """Sizes and kinds of the networks."""
+
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64,))
+    """Widths of the hidden layers; the last is the width of the features."""
+    head: HeadKind = eqx.field(static=True, default="late")
+    """Where features and quantile levels meet: in the last layer (fast), or before a hidden one (as published)."""
+    history: HistoryKind = eqx.field(static=True, default="gru")
+    """What reads a history."""
+    window: int | None = eqx.field(static=True, default=None)
+    """How many of the latest states a history keeps; None for all of the episode."""
+
+
+class Training(eqx.Module):
+    """How a critic is trained."""
+
+    lr: float | Array = 1e-3
+    """Step size of Adam."""
+    batch_size: int = eqx.field(static=True, default=32)
+    """Samples per update."""
+    online_taus: int = eqx.field(static=True, default=32)
+    """N, quantile levels of the prediction."""
+    target_taus: int = eqx.field(static=True, default=32)
+    """M, quantile levels of the target."""
+    act_taus: int = eqx.field(static=True, default=64)
+    """Quantile levels at which an action is judged."""
+    kappa: float | Array = 1.0
+    """Threshold of the quantile Huber loss, in units of the raw return; small beside its spread."""
+    reward_scale: float | Array = 0.01
+    """Rewards are multiplied by this inside the critic; kappa follows."""
+    capacity: int = eqx.field(static=True, default=50_000)
+    """Steps the replay holds, for each lane."""
+    start_steps: int = eqx.field(static=True, default=1_000)
+    """Steps of random actions before learning starts."""
+    update_every: int = eqx.field(static=True, default=1)
+    """Environment steps for each update."""
+    target_period: int = eqx.field(static=True, default=100)
+    """Updates after which the target network is renewed."""
+    epsilon_start: float | Array = 0.25
+    """Share of random actions when learning starts."""
+    epsilon_end: float | Array = 0.01
+    """Share of random actions later on."""
+    epsilon_steps: float | Array = 10_000.0
+    """Updates over which it falls from the one to the other, linearly."""
+
+
+PAPER_NETWORK = Network(hidden=(512,), head="deep")
+"""The published widths."""
+PAPER_TRAINING = Training(
+    lr=1e-3,
+    batch_size=32,
+    online_taus=64,
+    target_taus=64,
+    act_taus=128,
+    capacity=300_000,
+    start_steps=5_000,
+    target_period=500,
+    epsilon_start=0.25,
+    epsilon_end=0.001,
+)
+"""The published hyperparameters of the grid (the paper does not say how epsilon falls)."""
+
+
+class CriticState(eqx.Module):
+    """Networks being learned, their delayed copy, and the optimiser's memory."""
+
+    params: Any
+    target: Any
+    optimiser: PyTree
+    updates: Int[Array, ""]
+
+
+class Agent(eqx.Module):
+    """A learning algorithm with its hyperparameters."""
+
+    risk: eqx.AbstractVar[RiskMeasure]
+    """What is maximised, of the whole return."""
+    discount: eqx.AbstractVar[float | Array]
+    """γ."""
+    network: eqx.AbstractVar[Network]
+    """Sizes."""
+    training: eqx.AbstractVar[Training]
+    """How to train."""
+
+    @abc.abstractmethod
+    def init(self, spec: EnvSpec, *, key: Key) -> CriticState:
+        """Everything that learning changes."""
+
+    @abc.abstractmethod
+    def reset(self, state: CriticState, spec: EnvSpec) -> Any:
+        """The memory at the start of an episode."""
+
+    @abc.abstractmethod
+    def act(
+        self, state: CriticState, memory: Any, percept: Percept, *, key: Key, explore: Float[Array, ""]
+    ) -> tuple[Int[Array, ""], Any]:
+        """An action, random with probability `explore`, and the memory after it."""
+
+    @abc.abstractmethod
+    def learn(self, state: CriticState, batch: Any, *, key: Key) -> tuple[CriticState, dict[str, Array]]:
+        """One update from a batch of steps or windows."""
+
+    @abc.abstractmethod
+    def window(self, spec: EnvSpec) -> int:
+        """How many tokens of history a sample needs; 0 for none."""
+
+    @abc.abstractmethod
+    def note(self, memory: Any) -> Float[Array, ""]:
+        """One number of the memory that is stored with the step, as `Step.extra`."""
+
+    @abc.abstractmethod
+    def estimate(self, state: CriticState, memory: Any, percept: Percept) -> Float[Array, " A"]:
+        """The agent's own estimate of what each action is worth, in the units of the return."""
+
+    def sync(self, state: CriticState) -> CriticState:
+        """Renews the target network."""
+        return eqx.tree_at(lambda s: s.target, state, state.params)
+
+    def epsilon(self, state: CriticState) -> Float[Array, ""]:
+        """The share of random actions now."""
+        t = self.training
+        share = jnp.clip(state.updates / t.epsilon_steps, 0.0, 1.0)
+        return t.epsilon_start + share * (t.epsilon_end - t.epsilon_start)
+
+
+def new_state(params: Any) -> CriticState:
+    """A state with a fresh optimiser."""
+    return CriticState(params, params, _ADAM.init(eqx.filter(params, eqx.is_array)), jnp.zeros((), jnp.int32))
+
+
+_ADAM = optax.scale_by_adam(eps=1e-6)
+
+
+def descend(
+    state: CriticState, loss: Any, lr: float | Array, batch: Step | Window
+) -> tuple[CriticState, dict[str, Array]]:
+    """One step of Adam on the mean over a batch of `loss(params, sample)`."""
+
+    def mean_loss(params: Any) -> Float[Array, ""]:
+        return jnp.mean(jax.vmap(lambda sample: loss(params, sample))(batch))
+
+    value, gradient = eqx.filter_value_and_grad(mean_loss)(state.params)
+    change, optimiser = _ADAM.update(gradient, state.optimiser)
+    params = eqx.apply_updates(state.params, jax.tree.map(lambda x: -lr * x, change))
+    return CriticState(params, state.target, optimiser, state.updates + 1), {"loss": value}
+
+
+def masked_argmax(values: Float[Array, " A"], mask: Bool[Array, " A"]) -> Int[Array, ""]:
+    """The best action among those available."""
+    return jnp.argmax(jnp.where(mask, values, -jnp.inf)).astype(jnp.int32)
+
+
+def epsilon_greedy(
+    values: Float[Array, " A"], mask: Bool[Array, " A"], *, key: Key, explore: Float[Array, ""]
+) -> Int[Array, ""]:
+    """The best available action, or with probability `explore` any available one."""
+    coin, pick = jax.random.split(key)
+    scores = jax.random.uniform(pick, values.shape)
+    return masked_argmax(jnp.where(jax.random.uniform(coin) < explore, scores, values), mask)

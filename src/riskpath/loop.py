@@ -1,0 +1,210 @@
+"""The only file that loops over environments: act → step → store → learn, in one compiled program.
+
+Lanes (seeds, and settings of float hyperparameters) are trained side by side: everything has a leading axis L, acting
+and learning are `vmap`ped over it, and the replay ring has their environments as its columns, so that writing it stays
+one slice update. The scans are nested, target renewal ⊃ update ⊃ step, and the host sees the state between chunks:
+there it shows progress, checks for NaN, evaluates, and can be interrupted.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from riskpath.agents.base import Agent, CriticState
+from riskpath.envs.base import Environment
+from riskpath.replay import Ring, gather, make_ring, push, sample_indices
+from riskpath.types import EnvSpec, Key, Percept, Step, tree_where
+
+
+class Lanes(eqx.Module):
+    """The whole state of training; leaves of all but the ring have leading axes L or L, E."""
+
+    agent: Agent
+    """Float hyperparameters have a leading axis L."""
+    critic: CriticState
+    env_state: Any
+    percept: Percept
+    memory: Any
+    time: Int[Array, "L E"]
+    earned: Float[Array, "L E"]
+    """R_{0:t−1}, before the coming step."""
+    ring: Ring
+    keys: Key
+    steps: Int[Array, ""]
+    """Environment steps taken by each lane."""
+    healthy: Bool[Array, ""]
+    """Have all rewards been finite numbers?"""
+
+
+def is_swept(leaf: Any) -> bool:
+    """Float hyperparameters are traced and may differ from lane to lane; everything else is fixed."""
+    return isinstance(leaf, float) or eqx.is_inexact_array(leaf)
+
+
+def lanes_of(agents: list[Agent], seeds: int) -> Agent:
+    """One agent whose float leaves hold those of every setting, for each seed: lane = setting · seeds + seed."""
+    floats = [eqx.filter(agent, is_swept) for agent in agents]
+    fixed = eqx.filter(agents[0], is_swept, inverse=True)
+    stacked = jax.tree.map(lambda *xs: jnp.repeat(jnp.asarray(xs, dtype=jnp.float32), seeds), *floats)
+    return eqx.combine(stacked, fixed)
+
+
+def over_lanes(agent: Agent) -> Any:
+    """`in_axes` for a stacked agent."""
+    return jax.tree.map(eqx.if_array(0), agent)
+
+
+def start(agents: list[Agent], env: Environment, spec: EnvSpec, seeds: int, envs: int, seed: int) -> Lanes:
+    """Fresh networks, fresh episodes, an empty ring. Lanes with the same seed number start alike."""
+    agent, count = lanes_of(agents, seeds), len(agents) * seeds
+    keys = jnp.tile(jax.random.split(jax.random.key(seed), seeds), len(agents))
+
+    def one(agent: Agent, key: Key) -> Any:
+        init_key, env_key, key = jax.random.split(key, 3)
+        critic = agent.init(spec, key=init_key)
+        obs, env_state = jax.vmap(env.reset)(jax.random.split(env_key, envs))
+        percept = Percept(obs, jnp.zeros(envs), jax.vmap(env.mask)(env_state))
+        memory = jax.vmap(lambda _: agent.reset(critic, spec))(jnp.arange(envs))
+        return critic, env_state, percept, memory, key
+
+    critic, env_state, percept, memory, keys = eqx.filter_vmap(one, in_axes=(eqx.if_array(0), 0))(agent, keys)
+    capacity = max(agents[0].training.capacity // envs, 2)
+    lane = jax.tree.map(lambda x: x[0, 0], percept)
+    zero, false = jnp.zeros(()), jnp.zeros((), bool)
+    whole = jnp.zeros((), jnp.int32)
+    example = Step(lane.obs, whole, zero, lane.obs, lane.mask, false, false, whole, zero, zero)
+    return Lanes(
+        agent,
+        critic,
+        env_state,
+        percept,
+        memory,
+        jnp.zeros((count, envs), jnp.int32),
+        jnp.zeros((count, envs)),
+        make_ring(example, capacity, count * envs),
+        keys,
+        jnp.zeros((), jnp.int32),
+        jnp.ones((), bool),
+    )
+
+
+def collect(lanes: Lanes, env: Environment, spec: EnvSpec, warm: bool) -> Lanes:
+    """Every environment of every lane takes one step, which goes into the ring."""
+
+    def one(agent: Agent, critic: CriticState, key: Key, env_state, percept: Percept, memory, time, earned):
+        key, *step_keys = jax.random.split(key, time.shape[0] + 1)
+        explore = jnp.where(warm, 1.0, agent.epsilon(critic))
+
+        def single(key: Key, env_state, percept: Percept, memory, time, earned):
+            act_key, env_key, reset_key = jax.random.split(key, 3)
+            action, memory = agent.act(critic, memory, percept, key=act_key, explore=explore)
+            obs, env_state, reward, terminated, truncated = env.step(env_key, env_state, action)
+            mask = env.mask(env_state)
+            earned = earned + agent.discount**time * reward
+            step = Step(percept.obs, action, reward, obs, mask, terminated, truncated, time, earned, agent.note(memory))
+            first_obs, first_state = env.reset(reset_key)
+            fresh = (first_state, Percept(first_obs, jnp.zeros(()), env.mask(first_state)), agent.reset(critic, spec))
+            onward = (env_state, Percept(obs, reward, mask), memory)
+            done = terminated | truncated
+            env_state, percept, memory = tree_where(done, fresh, onward)
+            return step, env_state, percept, memory, jnp.where(done, 0, time + 1), jnp.where(done, 0.0, earned)
+
+        return key, jax.vmap(single)(jnp.stack(step_keys), env_state, percept, memory, time, earned)
+
+    keys, (steps, env_state, percept, memory, time, earned) = eqx.filter_vmap(one, in_axes=(eqx.if_array(0),) * 8)(
+        lanes.agent, lanes.critic, lanes.keys, lanes.env_state, lanes.percept, lanes.memory, lanes.time, lanes.earned
+    )
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
+    return Lanes(
+        lanes.agent,
+        lanes.critic,
+        env_state,
+        percept,
+        memory,
+        time,
+        earned,
+        push(lanes.ring, flat),
+        keys,
+        lanes.steps + time.shape[1],
+        lanes.healthy & jnp.isfinite(flat.reward).all(),
+    )
+
+
+def update(lanes: Lanes, spec: EnvSpec) -> tuple[Lanes, dict[str, Array]]:
+    """One update of every lane from its own part of the ring."""
+    keys, sample_keys, learn_keys = jnp.moveaxis(jax.vmap(lambda k: jax.random.split(k, 3))(lanes.keys), 1, 0)
+    count, batch = lanes.time.shape[0], lanes.agent.training.batch_size
+    ages, columns = sample_indices(lanes.ring, count, batch, sample_keys)
+    samples = gather(lanes.ring, ages, columns, lanes.agent.window(spec))
+    learn = eqx.filter_vmap(lambda agent, critic, batch, key: agent.learn(critic, batch, key=key))
+    critic, metrics = learn(lanes.agent, lanes.critic, samples, learn_keys)
+    return eqx.tree_at(lambda s: (s.critic, s.keys), lanes, (critic, keys)), metrics
+
+
+def _repeat(function: Callable[[Any], Any], carry: Any, times: int) -> Any:
+    """`function` applied again and again, as one compiled loop."""
+    arrays, fixed = eqx.partition(carry, eqx.is_array)
+
+    def body(arrays: Any, _: None) -> tuple[Any, Any]:
+        carry, out = function(eqx.combine(arrays, fixed))
+        return eqx.filter(carry, eqx.is_array), out
+
+    arrays, outs = jax.lax.scan(body, arrays, None, length=times)
+    return eqx.combine(arrays, fixed), outs
+
+
+@eqx.filter_jit
+def warm_up(lanes: Lanes, env: Environment, spec: EnvSpec, iterations: int) -> Lanes:
+    """Random actions only."""
+    return _repeat(lambda s: (collect(s, env, spec, warm=True), None), lanes, iterations)[0]
+
+
+@eqx.filter_jit
+def chunk(lanes: Lanes, env: Environment, spec: EnvSpec, rounds: int) -> tuple[Lanes, dict[str, Array]]:
+    """`rounds` renewals of the target network, `target_period` updates before each."""
+    training, envs = lanes.agent.training, lanes.time.shape[1]
+    moves, updates = max(1, training.update_every // envs), max(1, envs // training.update_every)
+
+    def iteration(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
+        lanes = (
+            _repeat(lambda s: (collect(s, env, spec, warm=False), None), lanes, moves)[0]
+            if moves > 1
+            else (collect(lanes, env, spec, warm=False))
+        )
+        if updates == 1:
+            return update(lanes, spec)
+        lanes, metrics = _repeat(lambda s: update(s, spec), lanes, updates)
+        return lanes, jax.tree.map(lambda x: x.mean(axis=0), metrics)
+
+    def round_(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
+        lanes, metrics = _repeat(iteration, lanes, max(1, training.target_period // updates))
+        critic = eqx.filter_vmap(lambda agent, critic: agent.sync(critic))(lanes.agent, lanes.critic)
+        return eqx.tree_at(lambda s: s.critic, lanes, critic), jax.tree.map(lambda x: x.mean(axis=0), metrics)
+
+    lanes, metrics = _repeat(round_, lanes, rounds)
+    return lanes, jax.tree.map(lambda x: x.mean(axis=0), metrics)
+
+
+def steps_per_round(agent: Agent, envs: int) -> int:
+    """Environment steps of each lane between two renewals of its target network."""
+    training = agent.training
+    moves, updates = max(1, training.update_every // envs), max(1, envs // training.update_every)
+    return max(1, training.target_period // updates) * moves * envs
+
+
+def advance(lanes: Lanes, env: Environment, spec: EnvSpec, steps: int, rounds: int) -> Iterator[tuple[Lanes, Any]]:
+    """Trains for about `steps` more environment steps a lane, handing over the state after every chunk."""
+    envs = lanes.time.shape[1]
+    goal = int(lanes.steps) + steps
+    warm = max(0, lanes.agent.training.start_steps - int(lanes.steps))
+    if warm:
+        lanes = warm_up(lanes, env, spec, -(-warm // envs))
+        yield lanes, {}
+    each = steps_per_round(lanes.agent, envs)
+    while (left := goal - int(lanes.steps)) > 0:
+        lanes, metrics = chunk(lanes, env, spec, min(rounds, max(1, -(-left // each))))
+        yield lanes, metrics

@@ -1,0 +1,86 @@
+"""The replay: one ring over [time, column], where a column is one environment of one lane.
+
+A row is everything that happened at one moment in all columns, packed into float32 (state numbers and flags are whole
+numbers below 2²⁴, so nothing is lost). Lanes are only more columns, so the ring is written by one slice update
+outside of any `vmap` and never copied. A window is gathered by index when it is sampled; none is stored.
+"""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from riskpath.types import Key, Step, Window
+
+
+class Ring(eqx.Module):
+    """The buffer and where the next row goes."""
+
+    rows: Float[Array, "T K D"]
+    """K columns: lane 0's environments, lane 1's, …"""
+    written: Int[Array, ""]
+    """How many rows were ever written."""
+    example: Step = eqx.field(static=True)
+    """Shapes and types of one step (as `jax.ShapeDtypeStruct`s), to pack and unpack by."""
+
+
+def make_ring(example: Any, capacity: int, columns: int) -> Ring:
+    """An empty ring for steps like `example`."""
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), example)
+    width = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
+    return Ring(jnp.zeros((capacity, columns, width)), jnp.zeros((), jnp.int32), shapes)
+
+
+def push(ring: Ring, steps: Step) -> Ring:
+    """Writes one row: `steps` has a leading axis of all columns."""
+    columns = ring.rows.shape[1]
+    row = jnp.concatenate([jnp.reshape(x, (columns, -1)).astype(jnp.float32) for x in jax.tree.leaves(steps)], axis=1)
+    at = ring.written % ring.rows.shape[0]
+    rows = jax.lax.dynamic_update_slice(ring.rows, row[None], (at, jnp.zeros_like(at), jnp.zeros_like(at)))
+    return Ring(rows, ring.written + 1, ring.example)
+
+
+def unpack(example: Step, packed: Float[Array, "*batch D"]) -> Step:
+    """The inverse of packing, over any leading axes."""
+    leaves, structure = jax.tree.flatten(example)
+    parts, at = [], 0
+    for leaf in leaves:
+        size = math.prod(leaf.shape)
+        part = packed[..., at : at + size].reshape(*packed.shape[:-1], *leaf.shape)
+        parts.append(part > 0.5 if leaf.dtype == jnp.bool_ else part.astype(leaf.dtype))
+        at += size
+    return jax.tree.unflatten(structure, parts)
+
+
+def sample_indices(ring: Ring, lanes: int, batch: int, keys: Key) -> tuple[Int[Array, "L B"], Int[Array, "L B"]]:
+    """Uniform (row, column) pairs for each lane, among what is there; rows count from the oldest."""
+    capacity, columns, _ = ring.rows.shape
+    per_lane = columns // lanes
+    filled = jnp.minimum(ring.written, capacity)
+
+    def draw(key: Key, lane: Int[Array, ""]) -> tuple[Int[Array, " B"], Int[Array, " B"]]:
+        row_key, column_key = jax.random.split(key)
+        ages = jax.random.randint(row_key, (batch,), 0, filled)
+        return ages, lane * per_lane + jax.random.randint(column_key, (batch,), 0, per_lane)
+
+    return jax.vmap(draw)(keys, jnp.arange(lanes, dtype=jnp.int32))
+
+
+def gather(ring: Ring, ages: Int[Array, "L B"], columns: Int[Array, "L B"], length: int) -> Step | Window:
+    """The steps at these places, each with the `length` tokens of history that end in it if length is not 0."""
+    capacity = ring.rows.shape[0]
+    oldest = jnp.maximum(ring.written - capacity, 0)
+    back = jnp.arange(max(length, 1) - 1, -1, -1, dtype=jnp.int32)
+    wanted = ages[..., None] - back
+    packed = ring.rows[(oldest + jnp.maximum(wanted, 0)) % capacity, columns[..., None]]
+    steps = unpack(ring.example, jax.lax.optimization_barrier(packed))
+    last = jax.tree.map(lambda x: x[:, :, -1], steps)
+    if not length:
+        return last
+    # The token i steps back is of this episode if that step is still in the ring and t ≥ i.
+    valid = (wanted >= 0) & (back <= last.time[..., None])
+    prev_action = jnp.concatenate([jnp.zeros_like(steps.action[..., :1]), steps.action[..., :-1]], axis=-1)
+    return Window(last, steps.obs, prev_action, valid)
