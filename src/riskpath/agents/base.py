@@ -1,9 +1,9 @@
 """What an agent is: hyperparameters with pure methods. It never steps an environment.
 
 `init(spec) → state`, `reset(state) → memory` at the start of an episode, `act(state, memory, percept) → action,
-memory`, `learn(state, batch) → state, metrics`, and `sync(state) → state` every `training.target_period` updates. A percept
-holds the reward of the step before, so a memory can keep account of it. Float hyperparameters may be traced: lanes
-with different ones are trained by one compiled program.
+memory`, `learn(state, batch) → state, metrics`, and `sync(state) → state` every `training.target_period` updates. A
+percept holds the reward of the step before, so a memory can keep account of it. Float hyperparameters may be traced:
+lanes with different ones are trained by one compiled program.
 """
 
 import abc
