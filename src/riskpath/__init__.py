@@ -1,5 +1,9 @@
 """Riskpath: decisions that are best for the risk of the whole return."""
 
+from riskpath.agents.base import PAPER_NETWORK, PAPER_TRAINING, Agent, Network, Training
+from riskpath.agents.cvar_drl import CVaRDRL
+from riskpath.agents.iqn import IQN
+from riskpath.agents.tql import TQL
 from riskpath.envs import make
 from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.envs.three_state import ThreeState
@@ -13,14 +17,21 @@ from riskpath.mdp.solve import solve
 from riskpath.monotone import inverse
 from riskpath.risk import CPW, POW, CVaR, Mean, RiskMeasure, Wang
 from riskpath.risk_compose import Distortion, Mixture, register_risk, risk
+from riskpath.run import Run, TrainingStopped, train
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CPW",
+    "IQN",
+    "PAPER_NETWORK",
+    "PAPER_TRAINING",
     "POW",
+    "TQL",
     "AdaptivePolicy",
+    "Agent",
     "CVaR",
+    "CVaRDRL",
     "Distortion",
     "FiniteMDP",
     "HistoryPolicy",
@@ -29,11 +40,15 @@ __all__ = [
     "MarkovPolicy",
     "Mean",
     "Mixture",
+    "Network",
     "RiskMeasure",
     "RiskpathError",
     "RiskyGrid",
+    "Run",
     "Solution",
     "ThreeState",
+    "Training",
+    "TrainingStopped",
     "Wang",
     "inverse",
     "make",
@@ -41,4 +56,5 @@ __all__ = [
     "register_risk",
     "risk",
     "solve",
+    "train",
 ]

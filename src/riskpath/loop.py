@@ -6,7 +6,7 @@ one slice update. The scans are nested, target renewal ⊃ update ⊃ step, and 
 there it shows progress, checks for NaN, evaluates, and can be interrupted.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -25,6 +25,8 @@ class Lanes(eqx.Module):
 
     agent: Agent
     """Float hyperparameters have a leading axis L."""
+    env: Environment
+    """Its arrays, too."""
     critic: CriticState
     env_state: Any
     percept: Percept
@@ -45,25 +47,25 @@ def is_swept(leaf: Any) -> bool:
     return isinstance(leaf, float) or eqx.is_inexact_array(leaf)
 
 
-def lanes_of(agents: list[Agent], seeds: int) -> Agent:
-    """One agent whose float leaves hold those of every setting, for each seed: lane = setting · seeds + seed."""
-    floats = [eqx.filter(agent, is_swept) for agent in agents]
-    fixed = eqx.filter(agents[0], is_swept, inverse=True)
-    stacked = jax.tree.map(lambda *xs: jnp.repeat(jnp.asarray(xs, dtype=jnp.float32), seeds), *floats)
+def stack(settings: Sequence[Any], seeds: int, swept: Callable[[Any], bool]) -> Any:
+    """One PyTree whose swept leaves hold those of every setting, for each seed: lane = setting · seeds + seed."""
+    varying = [eqx.filter(setting, swept) for setting in settings]
+    fixed = eqx.filter(settings[0], swept, inverse=True)
+    stacked = jax.tree.map(lambda *xs: jnp.repeat(jnp.stack([_single(x) for x in xs]), seeds, axis=0), *varying)
     return eqx.combine(stacked, fixed)
 
 
-def over_lanes(agent: Agent) -> Any:
-    """`in_axes` for a stacked agent."""
-    return jax.tree.map(eqx.if_array(0), agent)
+def _single(x: Any) -> Array:
+    return jnp.asarray(x, dtype=jnp.float32) if isinstance(x, float) else x
 
 
-def start(agents: list[Agent], env: Environment, spec: EnvSpec, seeds: int, envs: int, seed: int) -> Lanes:
+def start(agents: Sequence[Agent], worlds: Sequence[Environment], seeds: int, envs: int, seed: int) -> Lanes:
     """Fresh networks, fresh episodes, an empty ring. Lanes with the same seed number start alike."""
-    agent, count = lanes_of(agents, seeds), len(agents) * seeds
+    agent, world, count = stack(agents, seeds, is_swept), stack(worlds, seeds, eqx.is_array), len(agents) * seeds
+    spec = worlds[0].spec
     keys = jnp.tile(jax.random.split(jax.random.key(seed), seeds), len(agents))
 
-    def one(agent: Agent, key: Key) -> Any:
+    def one(agent: Agent, env: Environment, key: Key) -> Any:
         init_key, env_key, key = jax.random.split(key, 3)
         critic = agent.init(spec, key=init_key)
         obs, env_state = jax.vmap(env.reset)(jax.random.split(env_key, envs))
@@ -71,7 +73,7 @@ def start(agents: list[Agent], env: Environment, spec: EnvSpec, seeds: int, envs
         memory = jax.vmap(lambda _: agent.reset(critic, spec))(jnp.arange(envs))
         return critic, env_state, percept, memory, key
 
-    critic, env_state, percept, memory, keys = eqx.filter_vmap(one, in_axes=(eqx.if_array(0), 0))(agent, keys)
+    critic, env_state, percept, memory, keys = eqx.filter_vmap(one)(agent, world, keys)
     capacity = max(agents[0].training.capacity // envs, 2)
     lane = jax.tree.map(lambda x: x[0, 0], percept)
     zero, false = jnp.zeros(()), jnp.zeros((), bool)
@@ -79,6 +81,7 @@ def start(agents: list[Agent], env: Environment, spec: EnvSpec, seeds: int, envs
     example = Step(lane.obs, whole, zero, lane.obs, lane.mask, false, false, whole, zero, zero)
     return Lanes(
         agent,
+        world,
         critic,
         env_state,
         percept,
@@ -92,10 +95,10 @@ def start(agents: list[Agent], env: Environment, spec: EnvSpec, seeds: int, envs
     )
 
 
-def collect(lanes: Lanes, env: Environment, spec: EnvSpec, warm: bool) -> Lanes:
+def collect(lanes: Lanes, spec: EnvSpec, warm: bool) -> Lanes:
     """Every environment of every lane takes one step, which goes into the ring."""
 
-    def one(agent: Agent, critic: CriticState, key: Key, env_state, percept: Percept, memory, time, earned):
+    def one(agent: Agent, env: Environment, critic: CriticState, key: Key, env_state, percept, memory, time, earned):
         key, *step_keys = jax.random.split(key, time.shape[0] + 1)
         explore = jnp.where(warm, 1.0, agent.epsilon(critic))
 
@@ -115,12 +118,12 @@ def collect(lanes: Lanes, env: Environment, spec: EnvSpec, warm: bool) -> Lanes:
 
         return key, jax.vmap(single)(jnp.stack(step_keys), env_state, percept, memory, time, earned)
 
-    keys, (steps, env_state, percept, memory, time, earned) = eqx.filter_vmap(one, in_axes=(eqx.if_array(0),) * 8)(
-        lanes.agent, lanes.critic, lanes.keys, lanes.env_state, lanes.percept, lanes.memory, lanes.time, lanes.earned
-    )
+    state = (lanes.critic, lanes.keys, lanes.env_state, lanes.percept, lanes.memory, lanes.time, lanes.earned)
+    keys, (steps, env_state, percept, memory, time, earned) = eqx.filter_vmap(one)(lanes.agent, lanes.env, *state)
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
     return Lanes(
         lanes.agent,
+        lanes.env,
         lanes.critic,
         env_state,
         percept,
@@ -158,22 +161,22 @@ def _repeat(function: Callable[[Any], Any], carry: Any, times: int) -> Any:
 
 
 @eqx.filter_jit
-def warm_up(lanes: Lanes, env: Environment, spec: EnvSpec, iterations: int) -> Lanes:
+def warm_up(lanes: Lanes, spec: EnvSpec, iterations: int) -> Lanes:
     """Random actions only."""
-    return _repeat(lambda s: (collect(s, env, spec, warm=True), None), lanes, iterations)[0]
+    return _repeat(lambda s: (collect(s, spec, warm=True), None), lanes, iterations)[0]
 
 
 @eqx.filter_jit
-def chunk(lanes: Lanes, env: Environment, spec: EnvSpec, rounds: int) -> tuple[Lanes, dict[str, Array]]:
+def chunk(lanes: Lanes, spec: EnvSpec, rounds: int) -> tuple[Lanes, dict[str, Array]]:
     """`rounds` renewals of the target network, `target_period` updates before each."""
     training, envs = lanes.agent.training, lanes.time.shape[1]
     moves, updates = max(1, training.update_every // envs), max(1, envs // training.update_every)
 
     def iteration(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
         lanes = (
-            _repeat(lambda s: (collect(s, env, spec, warm=False), None), lanes, moves)[0]
+            _repeat(lambda s: (collect(s, spec, warm=False), None), lanes, moves)[0]
             if moves > 1
-            else (collect(lanes, env, spec, warm=False))
+            else (collect(lanes, spec, warm=False))
         )
         if updates == 1:
             return update(lanes, spec)
@@ -196,15 +199,15 @@ def steps_per_round(agent: Agent, envs: int) -> int:
     return max(1, training.target_period // updates) * moves * envs
 
 
-def advance(lanes: Lanes, env: Environment, spec: EnvSpec, steps: int, rounds: int) -> Iterator[tuple[Lanes, Any]]:
+def advance(lanes: Lanes, spec: EnvSpec, steps: int, rounds: int) -> Iterator[tuple[Lanes, Any]]:
     """Trains for about `steps` more environment steps a lane, handing over the state after every chunk."""
     envs = lanes.time.shape[1]
     goal = int(lanes.steps) + steps
     warm = max(0, lanes.agent.training.start_steps - int(lanes.steps))
     if warm:
-        lanes = warm_up(lanes, env, spec, -(-warm // envs))
+        lanes = warm_up(lanes, spec, -(-warm // envs))
         yield lanes, {}
     each = steps_per_round(lanes.agent, envs)
     while (left := goal - int(lanes.steps)) > 0:
-        lanes, metrics = chunk(lanes, env, spec, min(rounds, max(1, -(-left // each))))
+        lanes, metrics = chunk(lanes, spec, min(rounds, max(1, -(-left // each))))
         yield lanes, metrics

@@ -5,6 +5,7 @@ pure. The loop resets; an environment never does so by itself, so the last obser
 """
 
 import abc
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -59,14 +60,15 @@ class Tables(eqx.Module):
 
 
 class FiniteEnvironment(Environment):
-    """An environment that is a `FiniteMDP`; observations are state numbers. Final subclasses say which one."""
+    """A `FiniteMDP` as an environment; observations are state numbers, the state is (number, time)."""
 
-    tables: eqx.AbstractVar[Tables]
+    tables: Tables
     """The problem as arrays."""
+    problem: FiniteMDP = eqx.field(static=True)
+    """The problem for the exact solvers."""
 
-    @abc.abstractmethod
-    def mdp(self, discount: Any = 1.0) -> FiniteMDP:
-        """The problem for the exact solvers."""
+    def __init__(self, problem: FiniteMDP):
+        self.problem, self.tables = problem, tabulate(problem)
 
     @property
     def spec(self) -> EnvSpec:
@@ -74,8 +76,12 @@ class FiniteEnvironment(Environment):
         states, actions = self.tables.available.shape[-2:]
         return EnvSpec(actions, (), num_states=states, max_steps=self.tables.max_steps)
 
+    def mdp(self, discount: float = 1.0) -> FiniteMDP:
+        """The problem under a discount."""
+        return self.problem.with_discount(discount)
+
     def reset(self, key: Key) -> tuple[Int[Array, ""], tuple[Int[Array, ""], Int[Array, ""]]]:
-        """Draws a start; the state is its number and the time."""
+        """Draws a start."""
         state = jnp.searchsorted(self.tables.start, jax.random.uniform(key), side="right").astype(jnp.int32)
         return state, (state, jnp.zeros((), jnp.int32))
 
@@ -96,20 +102,36 @@ class FiniteEnvironment(Environment):
         return available | ~available.any()
 
 
-class MDPEnvironment(FiniteEnvironment):
-    """Any `FiniteMDP` as an environment."""
+class FiniteProblem(Environment):
+    """A family of finite problems: typed fields, and `mdp` says which problem they make."""
 
-    problem: FiniteMDP = eqx.field(static=True)
-    """The problem."""
-    tables: Tables
-    """Its arrays."""
+    @abc.abstractmethod
+    def mdp(self, discount: float = 1.0) -> FiniteMDP:
+        """The problem for the exact solvers."""
 
-    def __init__(self, problem: FiniteMDP):
-        self.problem, self.tables = problem, tabulate(problem)
+    @property
+    def spec(self) -> EnvSpec:
+        """Sizes of the problem."""
+        return as_finite(self).spec
 
-    def mdp(self, discount: Any = None) -> FiniteMDP:
-        """The problem, under its own discount unless told otherwise."""
-        return self.problem if discount is None else self.problem.with_discount(discount)
+    def reset(self, key: Key) -> Any:
+        """The first observation (a state number) and state."""
+        return as_finite(self).reset(key)
+
+    def step(self, key: Key, state: Any, action: Int[Array, ""]) -> Any:
+        """Observation, state, reward, terminated, truncated."""
+        return as_finite(self).step(key, state, action)
+
+    def mask(self, state: Any) -> Bool[Array, " A"]:
+        """Which actions are available."""
+        return as_finite(self).mask(state)
+
+
+@functools.lru_cache(maxsize=64)
+def as_finite(problem: FiniteProblem) -> FiniteEnvironment:
+    """The arrays of a problem, made once."""
+    with jax.ensure_compile_time_eval():
+        return FiniteEnvironment(problem.mdp())
 
 
 def state_numbers(mdp: FiniteMDP) -> dict[State, int]:

@@ -14,8 +14,7 @@ A cell is never visited twice, so "only on the first visit" holds by itself.
 
 from typing import NamedTuple
 
-import equinox as eqx
-
+from riskpath.envs.base import FiniteProblem
 from riskpath.errors import RiskpathError
 from riskpath.mdp.evaluate import visits
 from riskpath.mdp.model import FiniteMDP
@@ -33,12 +32,12 @@ class Cell(NamedTuple):
         return f"{self.colour} ({self.row},{self.col})"
 
 
-class RiskyGrid(eqx.Module):
+class RiskyGrid(FiniteProblem):
     """The risky grid, of any size and with any rewards."""
 
     forks: int = 3
     """How many times the path chooses between blue and yellow."""
-    step: float = -2.0
+    step_reward: float = -2.0
     """The reward of every step."""
     blue: float = 20.0
     """The sure reward of a blue cell."""
@@ -71,8 +70,8 @@ class RiskyGrid(eqx.Module):
         """(probability, reward) pairs of entering a cell."""
         sure = {"blue": self.blue, "orange": self.orange, "goal": self.bonus}
         if cell.colour == "yellow":
-            return [(self.p_yellow, self.step + self.yellow), (1 - self.p_yellow, self.step)]
-        return [(1.0, self.step + sure.get(cell.colour, 0.0))]
+            return [(self.p_yellow, self.step_reward + self.yellow), (1 - self.p_yellow, self.step_reward)]
+        return [(1.0, self.step_reward + sure.get(cell.colour, 0.0))]
 
     def move(self, cell: Cell, action: str) -> Cell:
         """Where an action leads."""

@@ -1,11 +1,10 @@
 """The smallest problem on which per-step risk fails: two steps, each either a risky bet or a sure small loss."""
 
-import equinox as eqx
-
+from riskpath.envs.base import FiniteProblem
 from riskpath.mdp.model import FiniteMDP
 
 
-class ThreeState(eqx.Module):
+class ThreeState(FiniteProblem):
     """s0 → s1 → end; at both states: risky (+100 w.p. 0.9, else −10) or safe (−5)."""
 
     win: float = 100.0
