@@ -59,7 +59,10 @@ class Run:
         if not (0 <= seed < self.seeds and 0 <= setting < len(self.agents)):
             raise RiskpathError(f"there are {self.seeds} seeds and {len(self.agents)} settings, got {seed}, {setting}")
         lane = setting * self.seeds + seed
-        agent, critic = jax.tree.map(lambda x: x[lane] if eqx.is_array(x) else x, (self.lanes.agent, self.lanes.critic))
+        host = jax.devices("cpu")[0]  # one small network at a time is faster there than on a GPU
+        agent, critic = jax.tree.map(
+            lambda x: jax.device_put(x[lane], host) if eqx.is_array(x) else x, (self.lanes.agent, self.lanes.critic)
+        )
         return LearnedPolicy(agent, critic, self.worlds[setting])
 
     def law(self, seed: int = 0, setting: int = 0, discount: float = 1.0) -> Law:
