@@ -49,10 +49,10 @@ def is_swept(leaf: Any) -> bool:
 
 def stack(settings: Sequence[Any], seeds: int, swept: Callable[[Any], bool]) -> Any:
     """One PyTree whose swept leaves hold those of every setting, for each seed: lane = setting · seeds + seed."""
-    varying = [eqx.filter(setting, swept) for setting in settings]
-    fixed = eqx.filter(settings[0], swept, inverse=True)
-    stacked = jax.tree.map(lambda *xs: jnp.repeat(jnp.stack([_single(x) for x in xs]), seeds, axis=0), *varying)
-    return eqx.combine(stacked, fixed)
+    varying, fixed = eqx.partition(settings[0], swept)
+    columns = zip(*(jax.tree.leaves(eqx.filter(setting, swept)) for setting in settings), strict=True)
+    stacked = [jnp.repeat(jnp.stack([_single(x) for x in column]), seeds, axis=0) for column in columns]
+    return eqx.combine(jax.tree.unflatten(jax.tree.structure(varying), stacked), fixed)
 
 
 def _single(x: Any) -> Array:

@@ -204,8 +204,17 @@ def _begin(agent: Agent | Sequence[Agent], env: Any, seeds: int, envs: int, seed
     worlds = [as_environment(one) for one in (env if isinstance(env, list | tuple) else [env] * len(agents))]
     if len(worlds) != len(agents):
         raise RiskpathError(f"got {len(agents)} agents and {len(worlds)} environments; they must match")
+    if any(world.spec != worlds[0].spec for world in worlds):
+        raise RiskpathError("environments trained together must have the same sizes; train them one after the other")
+    if any(_fixed(agent) != _fixed(agents[0]) for agent in agents):
+        raise RiskpathError("agents trained together may differ in float numbers only; train them one after the other")
     agents[0].window(worlds[0].spec)  # refuses what it cannot handle before any work
     return Run(agents, worlds, seeds, loop.start(agents, worlds, seeds, envs, seed))
+
+
+def _fixed(agent: Agent) -> str:
+    """All of an agent that is not a float number."""
+    return repr(jax.tree.structure(agent))
 
 
 def _progress_bar(goal: int) -> Any:
