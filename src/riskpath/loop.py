@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 from riskpath.agents.base import Agent, CriticState
 from riskpath.envs.base import Environment
 from riskpath.replay import Ring, gather, make_ring, push, sample_indices
-from riskpath.types import EnvSpec, Key, Percept, Step, tree_where
+from riskpath.types import EnvSpec, Key, Keys, Percept, Step, power, tree_where
 
 
 class Lanes(eqx.Module):
@@ -35,7 +35,7 @@ class Lanes(eqx.Module):
     earned: Float[Array, "L E"]
     """R_{0:t−1}, before the coming step."""
     ring: Ring
-    keys: Key
+    keys: Keys
     steps: Int[Array, ""]
     """Environment steps taken by each lane."""
     healthy: Bool[Array, ""]
@@ -68,12 +68,10 @@ def start(agents: Sequence[Agent], worlds: Sequence[Environment], seeds: int, en
     def one(agent: Agent, env: Environment, key: Key) -> Any:
         init_key, env_key, key = jax.random.split(key, 3)
         critic = agent.init(spec, key=init_key)
-        obs, env_state = jax.vmap(env.reset)(jax.random.split(env_key, envs))
-        percept = Percept(obs, jnp.zeros(envs), jax.vmap(env.mask)(env_state))
-        memory = jax.vmap(lambda _: agent.reset(critic, spec))(jnp.arange(envs))
-        return critic, env_state, percept, memory, key
+        begun = jax.vmap(lambda key: begin(agent, env, critic, spec, key))(jax.random.split(env_key, envs))
+        return critic, begun, key
 
-    critic, env_state, percept, memory, keys = eqx.filter_vmap(one)(agent, world, keys)
+    critic, (env_state, percept, memory), keys = eqx.filter_vmap(one)(agent, world, keys)
     capacity = max(agents[0].training.capacity // envs, 2)
     lane = jax.tree.map(lambda x: x[0, 0], percept)
     zero, false = jnp.zeros(()), jnp.zeros((), bool)
@@ -95,6 +93,12 @@ def start(agents: Sequence[Agent], worlds: Sequence[Environment], seeds: int, en
     )
 
 
+def begin(agent: Agent, env: Environment, critic: CriticState, spec: EnvSpec, key: Key) -> tuple[Any, Percept, Any]:
+    """A new episode: the environment's state, what it says, and an empty memory."""
+    obs, env_state = env.reset(key)
+    return env_state, Percept(obs, jnp.zeros(()), env.mask(env_state)), agent.reset(critic, spec)
+
+
 def collect(lanes: Lanes, spec: EnvSpec, warm: bool) -> Lanes:
     """Every environment of every lane takes one step, which goes into the ring."""
 
@@ -107,13 +111,11 @@ def collect(lanes: Lanes, spec: EnvSpec, warm: bool) -> Lanes:
             action, memory = agent.act(critic, memory, percept, key=act_key, explore=explore)
             obs, env_state, reward, terminated, truncated = env.step(env_key, env_state, action)
             mask = env.mask(env_state)
-            earned = earned + agent.discount**time * reward
+            earned = earned + power(agent.discount, time) * reward
             step = Step(percept.obs, action, reward, obs, mask, terminated, truncated, time, earned, agent.note(memory))
-            first_obs, first_state = env.reset(reset_key)
-            fresh = (first_state, Percept(first_obs, jnp.zeros(()), env.mask(first_state)), agent.reset(critic, spec))
-            onward = (env_state, Percept(obs, reward, mask), memory)
+            fresh = begin(agent, env, critic, spec, reset_key)
             done = terminated | truncated
-            env_state, percept, memory = tree_where(done, fresh, onward)
+            env_state, percept, memory = tree_where(done, fresh, (env_state, Percept(obs, reward, mask), memory))
             return step, env_state, percept, memory, jnp.where(done, 0, time + 1), jnp.where(done, 0.0, earned)
 
         return key, jax.vmap(single)(jnp.stack(step_keys), env_state, percept, memory, time, earned)

@@ -16,7 +16,7 @@ def quantile_huber(
     κ is in the units of the return. If it is large beside their spread, the loss learns expectiles, not quantiles.
     """
     error = target[None, :] - predicted[:, None]
-    weight = jnp.abs(taus[:, None] - (error < 0))
+    weight = jnp.abs(taus[:, None] - jnp.where(error < 0, 1.0, 0.0))
     return jnp.sum(jnp.mean(weight * optax.losses.huber_loss(error / kappa, delta=1.0), axis=1)) * kappa
 
 

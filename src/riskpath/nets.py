@@ -161,7 +161,8 @@ class History(eqx.Module):
     ) -> Float[Array, "T H"]:
         """Features after each token; tokens of earlier episodes (invalid, at the front) leave no trace."""
         first = valid & ~jnp.concatenate([jnp.zeros((1,), bool), valid[:-1]])
-        before = jax.nn.one_hot(prev_action, self.spec.num_actions) * ~first[:, None]  # nothing came before s_0
+        before = jax.nn.one_hot(prev_action, self.spec.num_actions)
+        before = jnp.where(first[:, None], 0.0, before)  # nothing came before s_0
         encoded = jax.vmap(lambda o: encode(self.spec, o))(obs)
         x = jax.nn.relu(jax.vmap(self.tokens)(jnp.concatenate([encoded, before], axis=1)))
         if self.kind == "transformer":
@@ -196,7 +197,7 @@ class _Attention(eqx.Module):
 
     def __call__(self, x: Float[Array, "T H"], valid: Bool[Array, " T"]) -> Float[Array, "T H"]:
         length, width = x.shape
-        time = jnp.cumsum(valid) - 1  # steps since the episode began
+        time = jnp.cumsum(valid.astype(jnp.float32)) - 1  # steps since the episode began
         angle = time[:, None] / 10_000 ** (jnp.arange(width // 2, dtype=jnp.float32)[None, :] / (width // 2))
         x = x + jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=1)
         sees = jnp.tril(jnp.ones((length, length), bool)) & valid[None, :] | jnp.eye(length, dtype=bool)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from riskpath.types import Key, Step, Window
+from riskpath.types import Key, Keys, Step, Window
 
 
 class Ring(eqx.Module):
@@ -23,7 +23,7 @@ class Ring(eqx.Module):
     """K columns: lane 0's environments, lane 1's, …"""
     written: Int[Array, ""]
     """How many rows were ever written."""
-    example: Step = eqx.field(static=True)
+    example: Any = eqx.field(static=True)
     """Shapes and types of one step (as `jax.ShapeDtypeStruct`s), to pack and unpack by."""
 
 
@@ -34,7 +34,7 @@ def make_ring(example: Any, capacity: int, columns: int) -> Ring:
     return Ring(jnp.zeros((capacity, columns, width)), jnp.zeros((), jnp.int32), shapes)
 
 
-def push(ring: Ring, steps: Step) -> Ring:
+def push(ring: Ring, steps: Any) -> Ring:
     """Writes one row: `steps` has a leading axis of all columns."""
     columns = ring.rows.shape[1]
     row = jnp.concatenate([jnp.reshape(x, (columns, -1)).astype(jnp.float32) for x in jax.tree.leaves(steps)], axis=1)
@@ -43,19 +43,19 @@ def push(ring: Ring, steps: Step) -> Ring:
     return Ring(rows, ring.written + 1, ring.example)
 
 
-def unpack(example: Step, packed: Float[Array, "*batch D"]) -> Step:
-    """The inverse of packing, over any leading axes."""
+def unpack(example: Any, packed: Float[Array, " D"]) -> Step:
+    """The inverse of packing one step."""
     leaves, structure = jax.tree.flatten(example)
     parts, at = [], 0
     for leaf in leaves:
         size = math.prod(leaf.shape)
-        part = packed[..., at : at + size].reshape(*packed.shape[:-1], *leaf.shape)
+        part = packed[at : at + size].reshape(leaf.shape)
         parts.append(part > 0.5 if leaf.dtype == jnp.bool_ else part.astype(leaf.dtype))
         at += size
     return jax.tree.unflatten(structure, parts)
 
 
-def sample_indices(ring: Ring, lanes: int, batch: int, keys: Key) -> tuple[Int[Array, "L B"], Int[Array, "L B"]]:
+def sample_indices(ring: Ring, lanes: int, batch: int, keys: Keys) -> tuple[Int[Array, "L B"], Int[Array, "L B"]]:
     """Uniform (row, column) pairs for each lane, among what is there; rows count from the oldest."""
     capacity, columns, _ = ring.rows.shape
     per_lane = columns // lanes
@@ -69,18 +69,23 @@ def sample_indices(ring: Ring, lanes: int, batch: int, keys: Key) -> tuple[Int[A
     return jax.vmap(draw)(keys, jnp.arange(lanes, dtype=jnp.int32))
 
 
-def gather(ring: Ring, ages: Int[Array, "L B"], columns: Int[Array, "L B"], length: int) -> Step | Window:
-    """The steps at these places, each with the `length` tokens of history that end in it if length is not 0."""
+def gather(ring: Ring, ages: Int[Array, "L B"], columns: Int[Array, "L B"], length: int) -> Any:
+    """The steps at these places; if length is not 0, windows of the `length` tokens of history that end in them."""
     capacity = ring.rows.shape[0]
     oldest = jnp.maximum(ring.written - capacity, 0)
     back = jnp.arange(max(length, 1) - 1, -1, -1, dtype=jnp.int32)
-    wanted = ages[..., None] - back
-    packed = ring.rows[(oldest + jnp.maximum(wanted, 0)) % capacity, columns[..., None]]
-    steps = unpack(ring.example, jax.lax.optimization_barrier(packed))
-    last = jax.tree.map(lambda x: x[:, :, -1], steps)
-    if not length:
-        return last
-    # The token i steps back is of this episode if that step is still in the ring and t ≥ i.
-    valid = (wanted >= 0) & (back <= last.time[..., None])
-    prev_action = jnp.concatenate([jnp.zeros_like(steps.action[..., :1]), steps.action[..., :-1]], axis=-1)
-    return Window(last, steps.obs, prev_action, valid)
+    wanted = ages[:, :, None] - back[None, None, :]
+    packed = ring.rows[(oldest + jnp.maximum(wanted, 0)) % capacity, columns[:, :, None]]
+    # The barrier keeps the compiler from moving the read past the next write, which would need a copy of the ring.
+    packed = jax.lax.optimization_barrier(packed)
+    one = _window if length else lambda example, rows, _: unpack(example, rows[-1])
+    return jax.vmap(jax.vmap(lambda rows, wanted: one(ring.example, rows, wanted)))(packed, wanted)
+
+
+def _window(example: Any, rows: Float[Array, "T D"], ages: Int[Array, " T"]) -> Window:
+    """A token is of the last one's episode if it is still in the ring and not further back than that episode began."""
+    steps = jax.vmap(lambda row: unpack(example, row))(rows)
+    last = jax.tree.map(lambda x: x[-1], steps)
+    back = jnp.arange(len(ages) - 1, -1, -1, dtype=jnp.int32)
+    prev_action = jnp.concatenate([jnp.zeros_like(steps.action[:1]), steps.action[:-1]])
+    return Window(last, steps.obs, prev_action, (ages >= 0) & (back <= last.time))

@@ -6,9 +6,13 @@ N online and M target quantile levels, A actions, H hidden units, S states.
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import jaxtyping
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 Key = PRNGKeyArray
+Keys = jaxtyping.Key[Array, " L"]
+"""One for each lane."""
 
 
 class EnvSpec(eqx.Module):
@@ -73,6 +77,11 @@ class Window(eqx.Module):
     """Which of them belong to this episode; the last always does."""
 
 
+def power(discount: float | Array, time: Int[Array, ""]) -> Float[Array, ""]:
+    """γᵗ."""
+    return jnp.asarray(discount, jnp.float32) ** time.astype(jnp.float32)
+
+
 def tree_where(condition: Bool[Array, ""], yes, no):
     """`jnp.where` over PyTrees of equal structure."""
-    return jax.tree.map(lambda a, b: jax.numpy.where(condition, a, b), yes, no)
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)

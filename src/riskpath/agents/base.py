@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from riskpath.nets import HeadKind, HistoryKind
 from riskpath.risk import RiskMeasure
-from riskpath.types import EnvSpec, Key, Percept, Step, Window
+from riskpath.types import EnvSpec, Key, Percept
 
 
 class Network(eqx.Module):
@@ -37,7 +37,11 @@ class Training(eqx.Module):
     """How a critic is trained."""
 
     lr: float | Array = 1e-3
-    """Step size of Adam."""
+    """Step size of Adam at first."""
+    lr_end: float | Array = 1e-4
+    """Step size in the end: a smaller one tells nearby quantiles apart."""
+    lr_steps: float | Array = 50_000.0
+    """Updates over which it falls from the one to the other, linearly."""
     batch_size: int = eqx.field(static=True, default=32)
     """Samples per update."""
     online_taus: int = eqx.field(static=True, default=32)
@@ -70,6 +74,7 @@ PAPER_NETWORK = Network(hidden=(512,), head="deep")
 """The published widths."""
 PAPER_TRAINING = Training(
     lr=1e-3,
+    lr_end=1e-3,
     batch_size=32,
     online_taus=64,
     target_taus=64,
@@ -141,8 +146,15 @@ class Agent(eqx.Module):
     def epsilon(self, state: CriticState) -> Float[Array, ""]:
         """The share of random actions now."""
         t = self.training
-        share = jnp.clip(state.updates / t.epsilon_steps, 0.0, 1.0)
-        return t.epsilon_start + share * (t.epsilon_end - t.epsilon_start)
+        return _linear(state.updates, t.epsilon_start, t.epsilon_end, t.epsilon_steps)
+
+
+def _linear(
+    updates: Int[Array, ""], first: float | Array, last: float | Array, steps: float | Array
+) -> Float[Array, ""]:
+    """From the first value to the last in so many updates."""
+    share = jnp.clip(updates.astype(jnp.float32) / steps, 0.0, 1.0)
+    return jnp.asarray(first + share * (last - first))
 
 
 def new_state(params: Any) -> CriticState:
@@ -153,16 +165,16 @@ def new_state(params: Any) -> CriticState:
 _ADAM = optax.scale_by_adam(eps=1e-6)
 
 
-def descend(
-    state: CriticState, loss: Any, lr: float | Array, batch: Step | Window
-) -> tuple[CriticState, dict[str, Array]]:
+def descend(state: CriticState, loss: Any, training: Training, batch: Any) -> tuple[CriticState, dict[str, Array]]:
     """One step of Adam on the mean over a batch of `loss(params, sample)`."""
+    lr = _linear(state.updates, training.lr, training.lr_end, training.lr_steps)
 
     def mean_loss(params: Any) -> Float[Array, ""]:
         return jnp.mean(jax.vmap(lambda sample: loss(params, sample))(batch))
 
     value, gradient = eqx.filter_value_and_grad(mean_loss)(state.params)
-    change, optimiser = _ADAM.update(gradient, state.optimiser)
+    with jax.numpy_dtype_promotion("standard"):  # Optax counts in whole numbers and raises floats to them
+        change, optimiser = _ADAM.update(gradient, state.optimiser)
     params = eqx.apply_updates(state.params, jax.tree.map(lambda x: -lr * x, change))
     return CriticState(params, state.target, optimiser, state.updates + 1), {"loss": value}
 

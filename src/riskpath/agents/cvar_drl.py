@@ -110,8 +110,8 @@ class CVaRDRL(Agent):
             threshold = (step.extra - reward) / self.discount
             best = masked_argmax(self._shortfall(state.params, step.next_obs, threshold), step.next_mask)
             future = state.target.quantiles(step.next_obs, target_taus)[:, best]
-            target = reward + self.discount * (1.0 - step.terminated) * future
+            target = reward + jnp.where(step.terminated, 0.0, self.discount * future)
             predicted = critic.quantiles(step.obs, taus)[:, step.action]
             return quantile_huber(predicted, taus, jax.lax.stop_gradient(target), t.kappa * t.reward_scale)
 
-        return descend(state, loss, t.lr, batch)
+        return descend(state, loss, t, batch)

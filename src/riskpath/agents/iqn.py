@@ -96,8 +96,9 @@ class IQN(Agent):
         def loss(critic: MarkovCritic, step: Step) -> Float[Array, ""]:
             best = masked_argmax(state.params.risk(step.next_obs, self.risk, t.act_taus), step.next_mask)
             future = state.target.quantiles(step.next_obs, target_taus)[:, best]
-            target = t.reward_scale * step.reward + self.discount * (1.0 - step.terminated) * future
+            future = jnp.where(step.terminated, 0.0, self.discount * future)
+            target = t.reward_scale * step.reward + future
             predicted = critic.quantiles(step.obs, taus)[:, step.action]
             return quantile_huber(predicted, taus, jax.lax.stop_gradient(target), t.kappa * t.reward_scale)
 
-        return descend(state, loss, t.lr, batch)
+        return descend(state, loss, t, batch)

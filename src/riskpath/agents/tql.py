@@ -36,7 +36,7 @@ from riskpath.errors import RiskpathError
 from riskpath.losses import midpoints, quantile_huber, stratified
 from riskpath.nets import Head, History, make_head
 from riskpath.risk import Mean, RiskMeasure
-from riskpath.types import EnvSpec, Key, Percept, Window
+from riskpath.types import EnvSpec, Key, Percept, Window, power
 
 CONVOLVED_TAUS = 16
 
@@ -143,7 +143,7 @@ class TQL(Agent):
             return head.mean(features, head.embed(self.risk.distort(levels)))
         coarse = midpoints(CONVOLVED_TAUS)
         past = jnp.where(time > 0, head(features, head.embed(coarse))[:, 0], 0.0)
-        future = self.discount**time * critics.markov.quantiles(obs, coarse)
+        future = power(self.discount, time) * critics.markov.quantiles(obs, coarse)
         sums = past[:, None, None] + future[None, :, :]
         return jax.vmap(self.risk.value, in_axes=1)(sums.reshape(-1, sums.shape[-1]))
 
@@ -182,7 +182,6 @@ class TQL(Agent):
         def loss(critics: Critics, window: Window) -> Float[Array, ""]:
             step, head = window.step, critics.history.head
             now, following = critics.history.features(window)
-            alive = 1.0 - step.terminated
             earned = t.reward_scale * step.earned
             frozen = jax.lax.stop_gradient(critics)
             values = self._risk(frozen, jax.lax.stop_gradient(following), step.next_obs, step.time + 1)
@@ -198,14 +197,15 @@ class TQL(Agent):
                 return fit(head(now, head.embed(taus))[:, step.action], jnp.where(step.terminated, earned, future))
             assert critics.markov is not None
             future = state.target.markov.quantiles(step.next_obs, target_taus)[:, best]
+            future = jnp.where(step.terminated, 0.0, future)
             markov = fit(
                 critics.markov.quantiles(step.obs, taus)[:, step.action],
-                t.reward_scale * step.reward + self.discount * alive * future,
+                t.reward_scale * step.reward + self.discount * future,
             )
             if self.critic == "convolved":
                 past = fit(head(following, head.embed(taus))[:, 0], jnp.full((1,), earned))
                 return markov + past
-            whole = earned + self.discount ** (step.time + 1) * alive * future
+            whole = earned + power(self.discount, step.time + 1) * future
             return markov + fit(head(now, head.embed(taus))[:, step.action], whole)
 
-        return descend(state, loss, t.lr, batch)
+        return descend(state, loss, t, batch)
