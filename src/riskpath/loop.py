@@ -61,7 +61,8 @@ def _single(x: Any) -> Array:
 
 def start(agents: Sequence[Agent], worlds: Sequence[Environment], seeds: int, envs: int, seed: int) -> Lanes:
     """Fresh networks, fresh episodes, an empty ring. Lanes with the same seed number start alike."""
-    agent, world, count = stack(agents, seeds, is_swept), stack(worlds, seeds, eqx.is_array), len(agents) * seeds
+    agent, count = stack(agents, seeds, is_swept), len(agents) * seeds
+    world = stack([world.bare() for world in worlds], seeds, eqx.is_array)
     spec = worlds[0].spec
     keys = jnp.tile(jax.random.split(jax.random.key(seed), seeds), len(agents))
 

@@ -109,6 +109,7 @@ class LearnedPolicy:
     def _read(self, state: Any) -> tuple[Any, np.ndarray, list[Any]]:
         if not isinstance(self.world, FiniteEnvironment):
             return state, np.ones(self.world.spec.num_actions, bool), []
+        assert self.world.problem is not None
         number, names = _names(self.world.problem)
         return np.int32(number[state]), np.asarray(self.world.tables.available[number[state]]), names
 

@@ -41,6 +41,10 @@ class Environment(eqx.Module):
     def mask(self, state: Any) -> Bool[Array, " A"]:
         """Which actions are available; in a terminal state, any non-empty answer will do."""
 
+    @abc.abstractmethod
+    def bare(self) -> "Environment":
+        """The same without what only the host needs: problems of equal sizes then share a compiled program."""
+
 
 class Tables(eqx.Module):
     """A finite problem as arrays; O is the most outcomes any action has."""
@@ -64,11 +68,13 @@ class FiniteEnvironment(Environment):
 
     tables: Tables
     """The problem as arrays."""
-    problem: FiniteMDP = eqx.field(static=True)
-    """The problem for the exact solvers."""
+    problem: FiniteMDP | None = eqx.field(static=True)
+    """The problem for the exact solvers; None in the copy that a compiled program sees."""
 
-    def __init__(self, problem: FiniteMDP):
-        self.problem, self.tables = problem, tabulate(problem)
+    def __init__(self, problem: FiniteMDP | None, tables: Tables | None = None):
+        assert problem is not None or tables is not None
+        self.problem = problem
+        self.tables = tabulate(problem) if tables is None and problem is not None else tables
 
     @property
     def spec(self) -> EnvSpec:
@@ -78,7 +84,12 @@ class FiniteEnvironment(Environment):
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """The problem under a discount."""
+        assert self.problem is not None
         return self.problem.with_discount(discount)
+
+    def bare(self) -> "FiniteEnvironment":
+        """The arrays alone."""
+        return FiniteEnvironment(None, self.tables)
 
     def reset(self, key: Key) -> tuple[Int[Array, ""], tuple[Int[Array, ""], Int[Array, ""]]]:
         """Draws a start."""
@@ -113,6 +124,10 @@ class FiniteProblem(Environment):
     def spec(self) -> EnvSpec:
         """Sizes of the problem."""
         return as_finite(self).spec
+
+    def bare(self) -> FiniteEnvironment:
+        """The arrays alone."""
+        return as_finite(self).bare()
 
     def reset(self, key: Key) -> Any:
         """The first observation (a state number) and state."""

@@ -30,7 +30,7 @@ OTHER_MEASURES = (("wang:-0.75", "wang:0.75"), ("pow:-2",), ("cpw:0.71",))
 
 def programs(quick: bool) -> list[tuple[str, list[tuple[Agent, RiskyGrid]], int]]:
     """(name, settings, steps): settings of one program differ in numbers only and are trained together."""
-    long, short = (20_000, 12_000) if quick else (200_000, 100_000)
+    long, short = (20_000, 12_000) if quick else (200_000, 40_000)
     levels = (CVaR(0.1), CVaR(0.25))
     listed: list[tuple[str, list[tuple[Agent, RiskyGrid]], int]] = [
         ("IQN", [(IQN(level), GRID) for level in levels], long),
@@ -52,7 +52,7 @@ def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, show: Any = pri
     for name, settings, steps in programs(quick):
         agents, grids = [agent for agent, _ in settings], [grid for _, grid in settings]
         clock = time.monotonic()
-        run = train(agents, grids, steps=steps, seeds=seeds, evaluate_every=steps // 25, progress=True)
+        run = train(agents, grids, steps=steps, seeds=seeds, evaluate_every=steps // 20, progress=True)
         for setting, (agent, grid) in enumerate(settings):
             records += [_record(name, run, setting, seed, agent, grid) for seed in range(seeds)]
         paths = [record["path"] for record in records[-seeds * len(settings) :]]

@@ -1,0 +1,193 @@
+"""Training as a whole: same seed same bits, one program for many settings, and every agent learns what it should."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import riskpath as rp
+from riskpath import loop
+from riskpath.run import as_environment
+
+TINY = rp.Network(hidden=(16,))
+FAST = rp.Training(start_steps=60, target_period=20, batch_size=8, online_taus=8, target_taus=8, act_taus=8)
+AGENTS = {
+    "IQN": rp.IQN,
+    "CVaRDRL": rp.CVaRDRL,
+    "TQL joint": lambda *a, **k: rp.TQL(*a, critic="joint", **k),
+    "TQL trajectory": lambda *a, **k: rp.TQL(*a, critic="trajectory", **k),
+    "TQL convolved": lambda *a, **k: rp.TQL(*a, critic="convolved", **k),
+}
+
+
+def tiny(name: str, level: float = 0.25, **training) -> rp.Agent:
+    fast = eqx.tree_at(lambda t: [getattr(t, k) for k in training], FAST, list(training.values())) if training else FAST
+    return AGENTS[name](rp.CVaR(level), network=TINY, training=fast)
+
+
+def parameters(run: rp.Run, lane: int) -> list[np.ndarray]:
+    return [np.asarray(x[lane]) for x in jax.tree.leaves(eqx.filter(run.lanes.critic.params, eqx.is_array))]
+
+
+def same(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
+    return all((a == b).all() for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("name", ["IQN", "TQL joint"])
+def test_same_seed_same_bits_and_another_seed_others(name, unchecked):
+    runs = [rp.train(tiny(name), "RiskyGrid", steps=200, seeds=2, seed=s) for s in (0, 0, 1)]
+    assert runs[0].steps == 200
+    assert same(parameters(runs[0], 0), parameters(runs[1], 0))
+    assert not same(parameters(runs[0], 0), parameters(runs[0], 1))
+    assert not same(parameters(runs[0], 0), parameters(runs[2], 0))
+
+
+def test_going_on_equals_going_through(unchecked):
+    agent = tiny("TQL joint")
+    whole = rp.train(agent, "RiskyGrid", steps=200)
+    halves = rp.train(rp.train(agent, "RiskyGrid", steps=120), steps=80)
+    assert halves.steps == whole.steps
+    assert same(parameters(halves, 0), parameters(whole, 0))
+
+
+def test_settings_and_problems_are_trained_by_one_program(monkeypatch, unchecked):
+    compiled = []
+    learn = rp.IQN.learn
+    monkeypatch.setattr(rp.IQN, "learn", lambda *a, **k: compiled.append(1) or learn(*a, **k))
+    settings = [tiny("IQN", 0.1), tiny("IQN", 0.9), tiny("IQN", 0.1, lr=1e-2)]
+    run = rp.train(settings, [rp.RiskyGrid(), rp.RiskyGrid(blue=38.0), rp.RiskyGrid()], steps=120, seeds=2)
+    first = len(compiled)
+    alone = rp.train([tiny("IQN", 0.3)] * 3, [rp.RiskyGrid(blue=1.0)] * 3, steps=120, seeds=2)
+    assert len(compiled) == first  # other levels, other rewards: nothing is compiled again
+    assert alone.steps == run.steps == 120
+    assert not same(parameters(run, 0), parameters(run, 2))
+    assert not same(parameters(run, 0), parameters(run, 4))
+
+
+@pytest.mark.parametrize(("envs", "update_every"), [(1, 1), (1, 4), (4, 1), (4, 2)])
+def test_the_update_ratio_is_kept(envs, update_every, unchecked):
+    training = rp.Training(
+        start_steps=40,
+        target_period=10,
+        batch_size=4,
+        online_taus=4,
+        target_taus=4,
+        act_taus=4,
+        update_every=update_every,
+    )
+    run = rp.train(rp.IQN(rp.CVaR(0.25), network=TINY, training=training), "RiskyGrid", steps=200, envs=envs)
+    assert int(run.lanes.critic.updates[0]) * update_every == run.steps - 40
+
+
+@pytest.mark.parametrize("name", ["IQN", "CVaRDRL", "TQL convolved"])
+def test_masked_actions_are_never_taken_nor_bootstrapped_on(name, unchecked):
+    # The tempting action exists only at s1; at s0 it would be best if it were available.
+    outcomes = {
+        ("s0", "dull"): [(1.0, 0.0, "s1")],
+        ("s1", "dull"): [(1.0, 1.0, "end")],
+        ("s1", "tempting"): [(1.0, 5.0, "end")],
+    }
+    mdp = rp.FiniteMDP.from_outcomes(outcomes, "s0")
+    run = rp.train(tiny(name, epsilon_end=1.0), mdp, steps=400)
+    rows = np.asarray(run.lanes.ring.rows[:400, 0])
+    at_start = rows[rows[:, 0] == 0]
+    assert (at_start[:, 1] == 0).all()
+    assert set(run.policy().estimate("s0")) == {"dull"}
+    assert mdp.evaluate(run.policy()).mean in (1.0, 5.0)
+
+
+@pytest.mark.parametrize("name", ["CVaRDRL", "TQL joint"])
+def test_a_learned_policy_goes_through_the_exact_evaluation(name):
+    # With the shapes checked: one agent without a history, one with.
+    mdp = rp.RiskyGrid().mdp()
+    run = rp.train(tiny(name), mdp, steps=100)
+    law = mdp.evaluate(run.policy())
+    assert run.law().isclose(law)
+    assert abs(mdp.simulate(run.policy(), 30).mean() - law.mean) <= 5 * law.std / 30**0.5 + 1e-9
+
+
+def test_a_reward_that_is_no_number_stops_the_run_and_keeps_what_was_there(unchecked):
+    world = as_environment("ThreeState")
+    agent = tiny("IQN")
+    run = rp.train(agent, world, steps=100)
+    before = parameters(run, 0)
+    rewards = lambda lanes: lanes.env.tables.reward  # noqa: E731
+    run.lanes = eqx.tree_at(rewards, run.lanes, rewards(run.lanes) * jnp.nan)
+    with pytest.raises(rp.TrainingStopped, match="a reward was not a finite number between steps 100 and") as stop:
+        rp.train(run, steps=100)
+    assert stop.value.run.steps == 100
+    assert same(parameters(stop.value.run, 0), before)
+
+
+def test_interruption_returns_what_was_trained_so_far(unchecked):
+    def interrupt(run, metrics):
+        if run.steps >= 100:
+            raise KeyboardInterrupt
+
+    run = rp.train(tiny("IQN"), "RiskyGrid", steps=10_000, progress=interrupt)
+    assert 100 <= run.steps < 10_000
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rp.train(tiny("IQN"), "Chess", steps=10), "unknown environment 'Chess'"),
+        (lambda: rp.train(tiny("IQN"), "RiskyGrid", steps=0), "steps must be at least 1, got 0"),
+        (lambda: rp.train(tiny("IQN"), "RiskyGrid", steps=10, seeds=0), "seeds must be at least 1, got 0"),
+        (lambda: rp.train(tiny("IQN"), 3, steps=10), "cannot train on a int"),
+        (lambda: rp.CVaRDRL(rp.Wang(-0.5)), "CVaRDRL optimises CVaR only, got wang:-0.5; use TQL"),
+        (
+            lambda: rp.TQL(critic="best"),  # pyright: ignore[reportArgumentType]
+            "critic must be joint, trajectory or convolved, got 'best'",
+        ),
+        (lambda: rp.train([tiny("IQN"), tiny("TQL joint")], "RiskyGrid", steps=10), "may differ in float numbers only"),
+        (lambda: rp.train([tiny("IQN")] * 2, ["RiskyGrid"] * 3, steps=10), "got 2 agents and 3 environments"),
+        (lambda: rp.train([tiny("IQN")] * 2, ["RiskyGrid", "ThreeState"], steps=10), "must have the same sizes"),
+        (
+            lambda: rp.train(tiny("IQN"), "ThreeState", steps=10).policy(seed=3),
+            "there are 1 seeds and 1 settings, got 3",
+        ),
+    ],
+)
+def test_a_wrong_call_is_refused_in_one_line(call, message, unchecked):
+    with pytest.raises(rp.RiskpathError, match=message) as refused:
+        call()
+    assert "\n" not in str(refused.value)
+
+
+# Short learning runs, fixed seeds: not only the policy, the values too.
+
+
+def learned(agent: rp.Agent, steps: int, env="ThreeState") -> rp.Run:
+    return rp.train(agent, env, steps=steps, seeds=2, evaluate_every=None)
+
+
+LEARN = rp.Training(start_steps=500, target_period=50, lr=2e-3, lr_end=2e-4, lr_steps=3000.0, epsilon_end=0.2)
+
+
+@pytest.mark.parametrize("name", ["TQL joint", "TQL trajectory", "TQL convolved"])
+def test_tql_learns_to_bet_twice(name, unchecked):
+    run = learned(AGENTS[name](rp.CVaR(0.05), discount=1.0, network=rp.Network(hidden=(32,)), training=LEARN), 4000)
+    for seed in range(2):
+        assert run.values()[0, seed] == pytest.approx(68.0), name
+        assert run.policy(seed).estimate("s0")["risky"] == pytest.approx(68.0, abs=15), name
+
+
+def test_iqn_learns_never_to_bet(unchecked):
+    run = learned(rp.IQN(rp.CVaR(0.05), discount=1.0, network=rp.Network(hidden=(32,)), training=LEARN), 4000)
+    for seed in range(2):
+        assert run.values()[0, seed] == pytest.approx(-10.0)
+        assert run.policy(seed).estimate("s0")["safe"] == pytest.approx(-10.0, abs=3)
+
+
+def test_cvar_drl_learns_something_between(unchecked):
+    run = learned(rp.CVaRDRL(rp.CVaR(0.05), discount=1.0, network=rp.Network(hidden=(32,)), training=LEARN), 4000)
+    assert all(value >= -15.0 - 1e-9 for value in run.values()[0])
+
+
+def test_the_lanes_of_a_program_do_not_see_each_other(unchecked):
+    pair = rp.train([tiny("IQN", 0.1), tiny("IQN", 0.9)], "RiskyGrid", steps=120)
+    other = rp.train([tiny("IQN", 0.1), tiny("IQN", 0.5)], "RiskyGrid", steps=120)
+    assert same(parameters(pair, 0), parameters(other, 0))
+    assert loop.steps_per_round(pair.agents[0], 1) == 20
