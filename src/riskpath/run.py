@@ -14,7 +14,15 @@ import numpy as np
 from riskpath import loop
 from riskpath.agents.base import Agent
 from riskpath.envs import make
-from riskpath.envs.base import Environment, FiniteEnvironment, FiniteProblem, action_numbers, as_finite, state_numbers
+from riskpath.envs.base import (
+    Environment,
+    FiniteEnvironment,
+    FiniteProblem,
+    action_numbers,
+    as_finite,
+    finite,
+    state_numbers,
+)
 from riskpath.errors import RiskpathError
 from riskpath.law import Law
 from riskpath.mdp.model import FiniteMDP
@@ -134,7 +142,7 @@ def as_environment(env: Any) -> Environment:
     if isinstance(env, str):
         env = make(env)
     if isinstance(env, FiniteMDP):
-        return FiniteEnvironment(env)
+        return finite(env)
     if isinstance(env, FiniteProblem):
         return as_finite(env)
     if isinstance(env, Environment):

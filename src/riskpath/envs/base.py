@@ -71,11 +71,6 @@ class FiniteEnvironment(Environment):
     problem: FiniteMDP | None = eqx.field(static=True)
     """The problem for the exact solvers; None in the copy that a compiled program sees."""
 
-    def __init__(self, problem: FiniteMDP | None, tables: Tables | None = None):
-        assert problem is not None or tables is not None
-        self.problem = problem
-        self.tables = tabulate(problem) if tables is None and problem is not None else tables
-
     @property
     def spec(self) -> EnvSpec:
         """Sizes of the problem."""
@@ -89,7 +84,7 @@ class FiniteEnvironment(Environment):
 
     def bare(self) -> "FiniteEnvironment":
         """The arrays alone."""
-        return FiniteEnvironment(None, self.tables)
+        return FiniteEnvironment(self.tables, None)
 
     def reset(self, key: Key) -> tuple[Int[Array, ""], tuple[Int[Array, ""], Int[Array, ""]]]:
         """Draws a start."""
@@ -111,6 +106,11 @@ class FiniteEnvironment(Environment):
         """The actions that have outcomes; all of them in a terminal state."""
         available = self.tables.available[state[0]]
         return available | ~available.any()
+
+
+def finite(problem: FiniteMDP) -> FiniteEnvironment:
+    """A `FiniteMDP` as an environment."""
+    return FiniteEnvironment(tabulate(problem), problem)
 
 
 class FiniteProblem(Environment):
@@ -146,7 +146,7 @@ class FiniteProblem(Environment):
 def as_finite(problem: FiniteProblem) -> FiniteEnvironment:
     """The arrays of a problem, made once."""
     with jax.ensure_compile_time_eval():
-        return FiniteEnvironment(problem.mdp())
+        return finite(problem.mdp())
 
 
 def state_numbers(mdp: FiniteMDP) -> dict[State, int]:
