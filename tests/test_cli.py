@@ -63,7 +63,9 @@ def test_demo_shows_the_known_optima(capsys):
     ("arguments", "message"),
     [
         (["solve"], "PROBLEM"),
-        (["fly"], "unknown command 'fly'; there are solve, demo"),
+        (["fly"], "unknown command 'fly'; there are solve, demo, reproduce"),
+        (["reproduce", "chess"], "unknown experiment 'chess'; there is grid"),
+        (["reproduce", "grid", "--seeds", "0"], "seeds must be at least 1, got 0"),
         (["solve", "Grid"], "unknown environment 'Grid' (did you mean RiskyGrid?); there are ThreeState, RiskyGrid"),
         (["solve", "RiskyGrid", "--risk", "cvar:2"], "CVaR level must be in (0, 1], got 2"),
         (["solve", "RiskyGrid", "--risk", "cvar"], "risk measure 'cvar' needs a level, for example cvar:0.5"),

@@ -30,7 +30,7 @@ OTHER_MEASURES = (("wang:-0.75", "wang:0.75"), ("pow:-2",), ("cpw:0.71",))
 
 def programs(quick: bool) -> list[tuple[str, list[tuple[Agent, RiskyGrid]], int]]:
     """(name, settings, steps): settings of one program differ in numbers only and are trained together."""
-    long, short = (20_000, 12_000) if quick else (200_000, 40_000)
+    long, short = (4_000, 3_000) if quick else (200_000, 40_000)
     levels = (CVaR(0.1), CVaR(0.25))
     listed: list[tuple[str, list[tuple[Agent, RiskyGrid]], int]] = [
         ("IQN", [(IQN(level), GRID) for level in levels], long),
