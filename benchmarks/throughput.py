@@ -1,9 +1,6 @@
-"""Updates per second: lanes on this device, and beside other libraries in the same run on one core.
+"""Updates per second on this device, against the number of lanes.
 
-    python benchmarks/throughput.py                 # ours, on the default device, against the number of lanes
-    python benchmarks/throughput.py --peers DIR     # beside Rejax and sb3-contrib, installed by hand in DIR:
-
-    python -m venv DIR && DIR/bin/pip install rejax gymnax==0.0.9 sb3-contrib
+    python benchmarks/throughput.py --agents IQN "TQL joint" --lanes 16 512
 
 A lane-update is one gradient step of one seed; every setting makes one update for each environment step, so it is
 also an environment step. Compilation is not counted. Results go to benchmarks/results/throughput-DEVICE.json.
