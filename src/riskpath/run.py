@@ -1,5 +1,6 @@
 """`train` and what it returns: a `Run`, from which policies, laws and learning curves are read."""
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -127,14 +128,10 @@ def _act(agent: Agent, critic: Any, memory: Any, percept: Percept) -> Any:
     return agent.act(critic, memory, percept, key=jax.random.key(0), explore=jnp.zeros(()))
 
 
-_NAMES: dict[int, tuple[dict[Any, int], list[Any]]] = {}
-
-
+@functools.lru_cache(maxsize=64)
 def _names(problem: FiniteMDP) -> tuple[dict[Any, int], list[Any]]:
     """State numbers and action names of a problem, remembered with it."""
-    if id(problem) not in _NAMES:
-        _NAMES[id(problem)] = (state_numbers(problem), list(action_numbers(problem)))
-    return _NAMES[id(problem)]
+    return state_numbers(problem), list(action_numbers(problem))
 
 
 def as_environment(env: Any) -> Environment:
