@@ -138,7 +138,7 @@ def test_tql(critic, terminated):
     def history(params, upto: int, at) -> np.ndarray:
         """Z(h, ·; τ) with h the first `upto` tokens of s₀ … s₃, given to the encoder without any padding."""
         obs, before = jnp.array([4, 2, 1, 3], jnp.int32)[:upto], jnp.array([0, 0, 2, 2], jnp.int32)[:upto]
-        features = params.history.history(obs, before, jnp.ones(upto, bool))[-1]
+        features = params.history.last(obs, before, jnp.ones(upto, bool))
         return np.asarray(params.history.head(features, params.history.head.embed(jnp.asarray(at))))
 
     def future(params, at) -> np.ndarray:

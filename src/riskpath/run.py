@@ -1,15 +1,12 @@
 """`train` and what it returns: a `Run`, from which policies, laws and learning curves are read."""
 
-import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from riskpath import loop
@@ -19,15 +16,16 @@ from riskpath.envs.base import (
     Environment,
     FiniteEnvironment,
     FiniteProblem,
-    action_numbers,
     as_finite,
     finite,
-    state_numbers,
 )
 from riskpath.errors import RiskpathError
+from riskpath.evaluate import Evaluation, outlook, rollouts
 from riskpath.law import Law
+from riskpath.learned import LearnedPolicy
 from riskpath.mdp.model import FiniteMDP
-from riskpath.types import EnvSpec, Percept
+from riskpath.progress import TrainingBar
+from riskpath.types import EnvSpec
 
 
 class TrainingStopped(RiskpathError):
@@ -51,7 +49,9 @@ class Run:
     lanes: loop.Lanes = field(repr=False)
     """Everything that training changes."""
     curve: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    """What `evaluate_every` saw: step, and for each lane the exact value of its greedy policy."""
+    """What `evaluate_every` saw: step, the value of every lane's greedy policy, and what `watch` wrote down."""
+    _copied: tuple[loop.Lanes, Any] | None = field(default=None, repr=False)
+    """The lanes that were last copied to the host, and what was copied of them."""
 
     @property
     def steps(self) -> int:
@@ -63,14 +63,16 @@ class Run:
         """Sizes of the environment."""
         return self.worlds[0].spec
 
-    def policy(self, seed: int = 0, setting: int = 0) -> "LearnedPolicy":
+    def policy(self, seed: int = 0, setting: int = 0) -> LearnedPolicy:
         """The greedy policy of one lane, `action, memory = policy(state, memory, reward)`."""
         if not (0 <= seed < self.seeds and 0 <= setting < len(self.agents)):
             raise RiskpathError(f"there are {self.seeds} seeds and {len(self.agents)} settings, got {seed}, {setting}")
         lane = setting * self.seeds + seed
         host = jax.devices("cpu")[0]  # one small network at a time is faster there than on a GPU
+        if self._copied is None or self._copied[0] is not self.lanes:  # all lanes at once, and once only
+            self._copied = self.lanes, jax.device_get((self.lanes.agent, self.lanes.critic))
         agent, critic = jax.tree.map(
-            lambda x: jax.device_put(x[lane], host) if eqx.is_array(x) else x, (self.lanes.agent, self.lanes.critic)
+            lambda x: jax.device_put(x[lane], host) if isinstance(x, np.ndarray) else x, self._copied[1]
         )
         return LearnedPolicy(agent, critic, self.worlds[setting])
 
@@ -81,57 +83,37 @@ class Run:
             raise RiskpathError("an exact law needs a finite problem")
         return world.mdp(discount).evaluate(self.policy(seed, setting))
 
+    def evaluate(self, episodes: int = 1_000, seed: int = 0, limit: int | None = None) -> Evaluation:
+        """Greedy episodes of every lane: the sample of returns, plain and discounted.
+
+        Args:
+            episodes: How many, for each lane.
+            seed: The number their randomness starts from.
+            limit: The most steps of one; needed only where the environment has no limit of its own.
+        """
+        limit = limit or self.spec.max_steps or 10_000
+        key = jax.random.key(seed)
+        plain, discounted, finished = rollouts(self.lanes, self.spec, episodes, limit, key=key)
+        shape = (len(self.agents), self.seeds, episodes)
+        risks = [agent.risk for agent in self.agents]
+        return Evaluation(
+            np.asarray(plain).reshape(shape), np.asarray(discounted).reshape(shape), risks, float(finished)
+        )
+
+    def estimates(self) -> np.ndarray:
+        """What every lane itself believes its (discounted) return to be worth: [settings, seeds]."""
+        return np.asarray(outlook(self.lanes, self.spec)).reshape(len(self.agents), self.seeds)
+
     def values(self, discount: float = 1.0) -> np.ndarray:
-        """β of the whole return of every lane's policy, exactly: [settings, seeds]."""
+        """β of the whole return of every lane's policy: [settings, seeds]; exact where the problem is finite."""
+        if not isinstance(self.worlds[0], FiniteEnvironment):
+            return self.evaluate().values(discounted=discount < 1)
         return np.array(
             [
                 [float(agent.risk.value(self.law(seed, setting, discount))) for seed in range(self.seeds)]
                 for setting, agent in enumerate(self.agents)
             ]
         )
-
-
-@dataclass(frozen=True)
-class LearnedPolicy:
-    """A trained policy as a plain function; on a finite problem it speaks of that problem's states and actions."""
-
-    agent: Agent
-    critic: Any = field(repr=False)
-    world: Environment
-
-    def __call__(self, state: Any, memory: Any = None, reward: float = 0.0) -> tuple[Any, Any]:
-        """The greedy action and the memory after it."""
-        obs, mask, names = self._read(state)
-        percept = Percept(jnp.asarray(obs), jnp.asarray(reward, jnp.float32), jnp.asarray(mask))
-        memory = self.agent.reset(self.critic, self.world.spec) if memory is None else memory
-        action, memory = _act(self.agent, self.critic, memory, percept)
-        return names[int(action)] if names else int(action), memory
-
-    def estimate(self, state: Any, memory: Any = None, reward: float = 0.0) -> dict[Any, float]:
-        """What the agent believes each available action to be worth."""
-        obs, mask, names = self._read(state)
-        percept = Percept(jnp.asarray(obs), jnp.asarray(reward, jnp.float32), jnp.asarray(mask))
-        memory = self.agent.reset(self.critic, self.world.spec) if memory is None else memory
-        values = self.agent.estimate(self.critic, memory, percept)
-        return {names[i] if names else i: float(value) for i, value in enumerate(values) if mask[i]}
-
-    def _read(self, state: Any) -> tuple[Any, np.ndarray, list[Any]]:
-        if not isinstance(self.world, FiniteEnvironment):
-            return state, np.ones(self.world.spec.num_actions, bool), []
-        assert self.world.problem is not None
-        number, names = _names(self.world.problem)
-        return np.int32(number[state]), np.asarray(self.world.tables.available[number[state]]), names
-
-
-@eqx.filter_jit
-def _act(agent: Agent, critic: Any, memory: Any, percept: Percept) -> Any:
-    return agent.act(critic, memory, percept, key=jax.random.key(0), explore=jnp.zeros(()))
-
-
-@functools.lru_cache(maxsize=64)
-def _names(problem: FiniteMDP) -> tuple[dict[Any, int], list[Any]]:
-    """State numbers and action names of a problem, remembered with it."""
-    return state_numbers(problem), list(action_numbers(problem))
 
 
 def as_environment(env: Any) -> Environment:
@@ -157,6 +139,7 @@ def train(
     seed: int = 0,
     progress: bool | Callable[[Run, dict[str, Any]], None] = False,
     evaluate_every: int | None = None,
+    watch: Callable[[Run], dict[str, Any]] | None = None,
 ) -> Run:
     """Trains `seeds` lanes for every setting, side by side in one compiled program.
 
@@ -172,7 +155,8 @@ def train(
         envs: Environments for each lane.
         seed: The number all randomness starts from.
         progress: True for a progress bar, or a function called after every chunk with the run and its metrics.
-        evaluate_every: Steps between exact evaluations of the greedy policies, kept in `run.curve`.
+        evaluate_every: Steps between evaluations of the greedy policies, kept in `run.curve`.
+        watch: What else to keep there, as a function of the run.
     """
     for name, value in (("steps", steps), ("seeds", seeds), ("envs", envs)):
         if value < 1:
@@ -181,7 +165,7 @@ def train(
     run = agent if isinstance(agent, Run) else _begin(agent, env, seeds, envs, seed)
     spec, each = run.spec, loop.steps_per_round(run.agents[0], run.lanes.time.shape[1])
     rounds = max(1, min(evaluate_every or steps, steps // 10 or 1, 20_000) // each)
-    show = _progress_bar(run.steps + steps) if progress is True else progress or None
+    show = TrainingBar(run.steps + steps) if progress is True else progress or None
     next_evaluation = run.steps + (evaluate_every or 0)
     began, before = time.monotonic(), run.steps
     try:
@@ -193,15 +177,16 @@ def train(
             run.lanes = lanes
             if evaluate_every and run.steps >= next_evaluation:
                 next_evaluation += evaluate_every
-                run.curve.append({"step": run.steps, "values": run.values().tolist()})
+                noted = watch(run) if watch else {}
+                run.curve.append({"step": run.steps, "values": run.values().tolist(), **noted})
             if show:
                 speed = (run.steps - before) / max(1e-9, time.monotonic() - began)
                 show(run, {**metrics, "steps_per_second": speed * len(run.agents) * run.seeds})
     except KeyboardInterrupt:
         pass
     finally:
-        if progress is True and show is not None:
-            show.close()  # pyright: ignore[reportFunctionMemberAccess]
+        if isinstance(show, TrainingBar):
+            show.close()
     return run
 
 
@@ -221,32 +206,6 @@ def _begin(agent: Agent | Sequence[Agent], env: Any, seeds: int, envs: int, seed
 def _fixed(agent: Agent) -> str:
     """All of an agent that is not a float number."""
     return repr(jax.tree.structure(agent))
-
-
-def _progress_bar(goal: int) -> Any:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    class Bar:
-        """Steps, speed and the agents' own idea of what they are worth."""
-
-        def __init__(self):
-            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
-            console = Console(stderr=True)
-            self.bar = Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal)
-            self.bar.start()
-            self.task = self.bar.add_task("training", total=goal, note="")
-
-        def __call__(self, run: Run, metrics: dict[str, Any]) -> None:
-            note = f"{run.steps:,} steps, {metrics['steps_per_second']:,.0f} steps/s"
-            if "loss" in metrics:
-                note += f", loss {float(np.mean(metrics['loss'])):.3g}"
-            self.bar.update(self.task, completed=run.steps, note=note)
-
-        def close(self) -> None:
-            self.bar.stop()
-
-    return Bar()
 
 
 def _use_compilation_cache() -> None:

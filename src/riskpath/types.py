@@ -19,13 +19,19 @@ class EnvSpec(eqx.Module):
     """What an agent must know of an environment before it starts."""
 
     num_actions: int = eqx.field(static=True)
-    """How many actions there are."""
+    """How many actions there are; 0 if they are vectors."""
     obs_shape: tuple[int, ...] = eqx.field(static=True)
     """Shape of an observation; () for a state number."""
     num_states: int | None = eqx.field(static=True, default=None)
     """How many state numbers there are, if observations are such."""
     max_steps: int | None = eqx.field(static=True, default=None)
     """The most steps an episode can have, if known."""
+    action_size: int = eqx.field(static=True, default=0)
+    """Length of an action that is a vector with entries in [−1, 1]; 0 if actions are numbered."""
+    obs_bounds: tuple[tuple[float, float], ...] | None = eqx.field(static=True, default=None)
+    """Lowest and highest value of each entry of an observation, if known: networks see them mapped to [−1, 1]."""
+    deterministic: bool = eqx.field(static=True, default=False)
+    """Do actions alone determine the states? Then a history is known by its actions."""
 
 
 class Percept(eqx.Module):

@@ -15,7 +15,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from riskpath.nets import HeadKind, HistoryKind
+from riskpath.history import HistoryKind
+from riskpath.losses import midpoints, stratified
+from riskpath.nets import HeadKind
 from riskpath.risk import RiskMeasure
 from riskpath.types import EnvSpec, Key, Percept
 
@@ -26,9 +28,12 @@ class Network(eqx.Module):
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64,))
     """Widths of the hidden layers; the last is the width of the features."""
     head: HeadKind = eqx.field(static=True, default="late")
-    """Where features and quantile levels meet: in the last layer (fast), or before a hidden one (as published)."""
+    """Where features and quantile levels meet: in the last layer (fast), or before a hidden one (as published); or no
+    network at all, but a table with a row for each state or history of a small finite problem."""
     history: HistoryKind = eqx.field(static=True, default="gru")
     """What reads a history."""
+    memory: int = eqx.field(static=True, default=32)
+    """Width of what reads a history; hidden layers follow it."""
     window: int | None = eqx.field(static=True, default=None)
     """How many of the latest states a history keeps; None for all of the episode."""
 
@@ -124,6 +129,10 @@ class Agent(eqx.Module):
         """An action, random with probability `explore`, and the memory after it."""
 
     @abc.abstractmethod
+    def took(self, memory: Any, action: Int[Array, ""]) -> Any:
+        """The memory if another action than `act`'s was taken in the end."""
+
+    @abc.abstractmethod
     def learn(self, state: CriticState, batch: Any, *, key: Key) -> tuple[CriticState, dict[str, Array]]:
         """One update from a batch of steps or windows."""
 
@@ -138,6 +147,16 @@ class Agent(eqx.Module):
     @abc.abstractmethod
     def estimate(self, state: CriticState, memory: Any, percept: Percept) -> Float[Array, " A"]:
         """The agent's own estimate of what each action is worth, in the units of the return."""
+
+    @abc.abstractmethod
+    def quantiles(
+        self, state: CriticState, memory: Any, percept: Percept, taus: Float[Array, " N"]
+    ) -> Float[Array, "N A"]:
+        """The law that `estimate` is a measure of, in the units of the return: its quantiles for each action."""
+
+    def worth(self, state: CriticState, memory: Any, percept: Percept) -> Float[Array, ""]:
+        """The agent's own estimate of what the best available action is worth."""
+        return jnp.max(jnp.where(percept.mask, self.estimate(state, memory, percept), -jnp.inf))
 
     def sync(self, state: CriticState) -> CriticState:
         """Renews the target network."""
@@ -177,6 +196,15 @@ def descend(state: CriticState, loss: Any, training: Training, batch: Any) -> tu
         change, optimiser = _ADAM.update(gradient, state.optimiser)
     params = eqx.apply_updates(state.params, jax.tree.map(lambda x: -lr * x, change))
     return CriticState(params, state.target, optimiser, state.updates + 1), {"loss": value}
+
+
+def draw_levels(network: Network, training: Training, *, key: Key) -> tuple[Float[Array, " N"], Float[Array, " M"]]:
+    """τ of the prediction and of the target: random for a network, the middles of its cells for a table."""
+    online, target = training.online_taus, training.target_taus
+    if network.head == "table":
+        return midpoints(online), midpoints(target)
+    online_key, target_key = jax.random.split(key)
+    return stratified(online, key=online_key), stratified(target, key=target_key)
 
 
 def masked_argmax(values: Float[Array, " A"], mask: Bool[Array, " A"]) -> Int[Array, ""]:

@@ -19,13 +19,14 @@ from riskpath.agents.base import (
     Network,
     Training,
     descend,
+    draw_levels,
     epsilon_greedy,
     masked_argmax,
     new_state,
 )
-from riskpath.agents.iqn import MarkovCritic
+from riskpath.agents.critics import MarkovCritic
 from riskpath.errors import RiskpathError
-from riskpath.losses import midpoints, quantile_huber, stratified
+from riskpath.losses import midpoints, quantile_huber
 from riskpath.risk import CVaR, RiskMeasure
 from riskpath.types import EnvSpec, Key, Percept, Step
 
@@ -57,7 +58,7 @@ class CVaRDRL(Agent):
 
     def init(self, spec: EnvSpec, *, key: Key) -> CriticState:
         """A fresh critic."""
-        return new_state(MarkovCritic(self.network, spec, key=key))
+        return new_state(MarkovCritic(self.network, spec, self.training.online_taus, key=key))
 
     def reset(self, state: CriticState, spec: EnvSpec) -> Threshold:
         """The threshold is set by the first action."""
@@ -90,6 +91,12 @@ class CVaRDRL(Agent):
         level = jnp.asarray(self.risk.level, dtype=jnp.float32)  # pyright: ignore[reportAttributeAccessIssue]
         return (b + self._shortfall(state.params, percept.obs, b) / level) / self.training.reward_scale
 
+    def quantiles(
+        self, state: CriticState, memory: Threshold, percept: Percept, taus: Float[Array, " N"]
+    ) -> Float[Array, "N A"]:
+        """Z(s, ·; τ), the return to go."""
+        return state.params.quantiles(percept.obs, taus) / self.training.reward_scale
+
     def act(
         self, state: CriticState, memory: Threshold, percept: Percept, *, key: Key, explore: Float[Array, ""]
     ) -> tuple[Int[Array, ""], Threshold]:
@@ -99,11 +106,14 @@ class CVaRDRL(Agent):
         action = epsilon_greedy(values, percept.mask, key=key, explore=explore)
         return action, Threshold(b, jnp.ones((), bool))
 
+    def took(self, memory: Threshold, action: Int[Array, ""]) -> Threshold:
+        """Actions are not remembered."""
+        return memory
+
     def learn(self, state: CriticState, batch: Step, *, key: Key) -> tuple[CriticState, dict[str, Array]]:
         """One update of Z."""
         t = self.training
-        online_key, target_key = jax.random.split(key)
-        taus, target_taus = stratified(t.online_taus, key=online_key), stratified(t.target_taus, key=target_key)
+        taus, target_taus = draw_levels(self.network, t, key=key)
 
         def loss(critic: MarkovCritic, step: Step) -> Float[Array, ""]:
             reward = t.reward_scale * step.reward

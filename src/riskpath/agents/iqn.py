@@ -6,10 +6,9 @@ The baseline that optimises nothing anyone asked for. The distortion is applied 
 levels that train the critic. a′ comes from the online network, its value from the target network.
 """
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Float, Int
 
 from riskpath.agents.base import (
     Agent,
@@ -17,34 +16,15 @@ from riskpath.agents.base import (
     Network,
     Training,
     descend,
+    draw_levels,
     epsilon_greedy,
     masked_argmax,
     new_state,
 )
-from riskpath.losses import midpoints, quantile_huber, stratified
-from riskpath.nets import Head, Trunk, make_head
+from riskpath.agents.critics import MarkovCritic
+from riskpath.losses import quantile_huber
 from riskpath.risk import Mean, RiskMeasure
 from riskpath.types import EnvSpec, Key, Percept, Step
-
-
-class MarkovCritic(eqx.Module):
-    """Z(s, ·; τ)."""
-
-    trunk: Trunk
-    head: Head
-
-    def __init__(self, network: Network, spec: EnvSpec, *, key: Key):
-        trunk_key, head_key = jax.random.split(key)
-        self.trunk = Trunk(spec, network.hidden, key=trunk_key)
-        self.head = make_head(network.head, network.hidden[-1], spec.num_actions, key=head_key)
-
-    def quantiles(self, obs: Shaped[Array, "*obs"], taus: Float[Array, " N"]) -> Float[Array, "N A"]:
-        """Z(s, a; τ) for all actions."""
-        return self.head(self.trunk(obs), self.head.embed(taus))
-
-    def risk(self, obs: Shaped[Array, "*obs"], risk: RiskMeasure, count: int) -> Float[Array, " A"]:
-        """β[Z(s, a)] = ∫₀¹ Z(s, a; h⁻¹(τ)) dτ for all actions."""
-        return self.head.mean(self.trunk(obs), self.head.embed(risk.distort(midpoints(count))))
 
 
 class IQN(Agent):
@@ -61,7 +41,7 @@ class IQN(Agent):
 
     def init(self, spec: EnvSpec, *, key: Key) -> CriticState:
         """A fresh critic."""
-        return new_state(MarkovCritic(self.network, spec, key=key))
+        return new_state(MarkovCritic(self.network, spec, self.training.online_taus, key=key))
 
     def reset(self, state: CriticState, spec: EnvSpec) -> None:
         """Nothing to remember."""
@@ -80,6 +60,12 @@ class IQN(Agent):
         values = state.params.risk(percept.obs, self.risk, self.training.act_taus)
         return values / self.training.reward_scale
 
+    def quantiles(
+        self, state: CriticState, memory: None, percept: Percept, taus: Float[Array, " N"]
+    ) -> Float[Array, "N A"]:
+        """Z(s, ·; τ), the return to go."""
+        return state.params.quantiles(percept.obs, taus) / self.training.reward_scale
+
     def act(
         self, state: CriticState, memory: None, percept: Percept, *, key: Key, explore: Float[Array, ""]
     ) -> tuple[Int[Array, ""], None]:
@@ -87,11 +73,14 @@ class IQN(Agent):
         values = self.estimate(state, memory, percept)
         return epsilon_greedy(values, percept.mask, key=key, explore=explore), None
 
+    def took(self, memory: None, action: Int[Array, ""]) -> None:
+        """Actions are not remembered."""
+        return memory
+
     def learn(self, state: CriticState, batch: Step, *, key: Key) -> tuple[CriticState, dict[str, Array]]:
         """One update of Z."""
         t = self.training
-        online_key, target_key = jax.random.split(key)
-        taus, target_taus = stratified(t.online_taus, key=online_key), stratified(t.target_taus, key=target_key)
+        taus, target_taus = draw_levels(self.network, t, key=key)
 
         def loss(critic: MarkovCritic, step: Step) -> Float[Array, ""]:
             best = masked_argmax(state.params.risk(step.next_obs, self.risk, t.act_taus), step.next_mask)

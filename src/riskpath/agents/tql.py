@@ -27,14 +27,14 @@ from riskpath.agents.base import (
     Network,
     Training,
     descend,
+    draw_levels,
     epsilon_greedy,
     masked_argmax,
     new_state,
 )
-from riskpath.agents.iqn import MarkovCritic
+from riskpath.agents.critics import HistoryCritic, MarkovCritic
 from riskpath.errors import RiskpathError
-from riskpath.losses import midpoints, quantile_huber, stratified
-from riskpath.nets import Head, History, make_head
+from riskpath.losses import midpoints, quantile_huber
 from riskpath.risk import Mean, RiskMeasure
 from riskpath.types import EnvSpec, Key, Percept, Window, power
 
@@ -51,26 +51,6 @@ class Past(eqx.Module):
     """The action that is still to be written down, once its successor is seen."""
     time: Int[Array, ""]
     """t of the state to come."""
-
-
-class HistoryCritic(eqx.Module):
-    """Z_θ(h, ·; τ), or the law of the past return H(h; τ) with a single output."""
-
-    history: History
-    head: Head
-
-    def __init__(self, network: Network, spec: EnvSpec, outputs: int, *, key: Key):
-        history_key, head_key = jax.random.split(key)
-        self.history = History(network.history, spec, network.hidden[-1], key=history_key)
-        self.head = make_head(network.head, network.hidden[-1], outputs, key=head_key)
-
-    def features(self, window: Window) -> tuple[Float[Array, " H"], Float[Array, " H"]]:
-        """Features of h_t and of h_{t+1}, in one pass."""
-        step = window.step
-        obs = jnp.concatenate([window.obs, step.next_obs[None]])
-        prev_action = jnp.concatenate([window.prev_action, step.action[None]])
-        features = self.history(obs, prev_action, jnp.concatenate([window.valid, jnp.ones((1,), bool)]))
-        return features[-2], features[-1]
 
 
 class Critics(eqx.Module):
@@ -101,9 +81,9 @@ class TQL(Agent):
     def init(self, spec: EnvSpec, *, key: Key) -> CriticState:
         """Fresh critics."""
         history_key, markov_key = jax.random.split(key)
-        outputs = 1 if self.critic == "convolved" else spec.num_actions
-        history = HistoryCritic(self.network, spec, outputs, key=history_key)
-        markov = None if self.critic == "trajectory" else MarkovCritic(self.network, spec, key=markov_key)
+        outputs, levels = 1 if self.critic == "convolved" else spec.num_actions, self.training.online_taus
+        history = HistoryCritic(self.network, spec, self.window(spec), levels, outputs, key=history_key)
+        markov = None if self.critic == "trajectory" else MarkovCritic(self.network, spec, levels, key=markov_key)
         return new_state(Critics(history, markov))
 
     def window(self, spec: EnvSpec) -> int:
@@ -132,20 +112,27 @@ class TQL(Agent):
     def _risk(
         self,
         critics: Critics,
-        features: Float[Array, " H"],
+        features: Shaped[Array, "*H"],
         obs: Shaped[Array, "*obs"],
         time: Int[Array, ""],
     ) -> Float[Array, " A"]:
         """β[Z(h, ·)] from the features of h, its last state and its time."""
-        levels = midpoints(self.training.act_taus)
-        head = critics.history.head
+        head, levels = critics.history.head, self.risk.distort(midpoints(self.training.act_taus))
         if self.critic != "convolved" or critics.markov is None:
-            return head.mean(features, head.embed(self.risk.distort(levels)))
-        coarse = midpoints(CONVOLVED_TAUS)
+            return head.mean(features, head.embed(levels))
+        whole = jax.vmap(self.risk.value, in_axes=1)(self._sums(critics, features, obs, time))
+        # At the start nothing is past: the law of the future alone, at all levels instead of a coarse few.
+        return jnp.where(time > 0, whole, critics.markov.risk(obs, self.risk, self.training.act_taus))
+
+    def _sums(
+        self, critics: Critics, features: Shaped[Array, "*H"], obs: Shaped[Array, "*obs"], time: Int[Array, ""]
+    ) -> Float[Array, "K A"]:
+        """Atoms of H(h) + γᵗ Z_ψ(s, ·), all pairs of a few quantiles of both."""
+        assert critics.markov is not None
+        head, coarse = critics.history.head, midpoints(CONVOLVED_TAUS)
         past = jnp.where(time > 0, head(features, head.embed(coarse))[:, 0], 0.0)
         future = power(self.discount, time) * critics.markov.quantiles(obs, coarse)
-        sums = past[:, None, None] + future[None, :, :]
-        return jax.vmap(self.risk.value, in_axes=1)(sums.reshape(-1, sums.shape[-1]))
+        return (past[:, None, None] + future[None, :, :]).reshape(-1, future.shape[-1])
 
     def _after(self, memory: Past, percept: Percept) -> Past:
         """The history with the new state at its end."""
@@ -161,8 +148,20 @@ class TQL(Agent):
         """β[Z(h, ·)] of the whole return."""
         past = self._after(memory, percept)
         # Encoded anew at every step: features kept over an update would be stale.
-        features = state.params.history.history(past.obs, past.prev_action, past.valid)[-1]
+        features = state.params.history.last(past.obs, past.prev_action, past.valid)
         return self._risk(state.params, features, percept.obs, memory.time) / self.training.reward_scale
+
+    def quantiles(
+        self, state: CriticState, memory: Past, percept: Percept, taus: Float[Array, " N"]
+    ) -> Float[Array, "N A"]:
+        """Z(h, ·; τ), the whole return."""
+        past, critics = self._after(memory, percept), state.params
+        features, head = critics.history.last(past.obs, past.prev_action, past.valid), critics.history.head
+        if self.critic == "convolved":
+            whole = jnp.quantile(self._sums(critics, features, percept.obs, memory.time), taus, axis=0, method="lower")
+        else:
+            whole = head(features, head.embed(taus))
+        return whole / self.training.reward_scale
 
     def act(
         self, state: CriticState, memory: Past, percept: Percept, *, key: Key, explore: Float[Array, ""]
@@ -170,13 +169,16 @@ class TQL(Agent):
         """argmax_a β[Z(h, a)]."""
         values = self.estimate(state, memory, percept)
         action = epsilon_greedy(values, percept.mask, key=key, explore=explore)
-        return action, eqx.tree_at(lambda past: past.last_action, self._after(memory, percept), action)
+        return action, self.took(self._after(memory, percept), action)
+
+    def took(self, memory: Past, action: Int[Array, ""]) -> Past:
+        """The action is part of the history to come."""
+        return eqx.tree_at(lambda past: past.last_action, memory, action)
 
     def learn(self, state: CriticState, batch: Window, *, key: Key) -> tuple[CriticState, dict[str, Array]]:
         """One update of all critics."""
         t = self.training
-        online_key, target_key = jax.random.split(key)
-        taus, target_taus = stratified(t.online_taus, key=online_key), stratified(t.target_taus, key=target_key)
+        taus, target_taus = draw_levels(self.network, t, key=key)
         kappa = t.kappa * t.reward_scale
 
         def loss(critics: Critics, window: Window) -> Float[Array, ""]:

@@ -1,13 +1,15 @@
 """The problems that come with the library, by name."""
 
 import difflib
+import importlib.util
 from typing import Any
 
+from riskpath.envs.mountain_car import RiskyMountainCar
 from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.envs.three_state import ThreeState
 from riskpath.errors import RiskpathError
 
-_BY_NAME = {"ThreeState": ThreeState, "RiskyGrid": RiskyGrid}
+_BY_NAME = {"ThreeState": ThreeState, "RiskyGrid": RiskyGrid, "RiskyMountainCar": RiskyMountainCar}
 
 
 def make(name: str, **fields: Any) -> Any:
@@ -24,3 +26,16 @@ def make(name: str, **fields: Any) -> Any:
 def _hint(word: str, known: Any) -> str:
     close = difflib.get_close_matches(word.lower(), [name.lower() for name in known], n=1)
     return f" (did you mean {next(name for name in known if name.lower() == close[0])}?)" if close else ""
+
+
+def _register() -> None:
+    """Tells Gymnasium the names, where it is installed: it has no plug-ins that it would look for by itself."""
+    if importlib.util.find_spec("gymnasium") is None:
+        return
+    from gymnasium import register
+
+    for name in _BY_NAME:
+        register(f"riskpath/{name}-v0", "riskpath.envs.gymnasium:GymnasiumEnv", kwargs={"env": name})
+
+
+_register()

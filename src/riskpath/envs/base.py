@@ -61,6 +61,8 @@ class Tables(eqx.Module):
     """The most steps an episode can have."""
     horizon: int | None = eqx.field(static=True)
     """After how many steps it is cut off."""
+    deterministic: bool = eqx.field(static=True)
+    """One start, and one successor for each state and action?"""
 
 
 class FiniteEnvironment(Environment):
@@ -75,7 +77,8 @@ class FiniteEnvironment(Environment):
     def spec(self) -> EnvSpec:
         """Sizes of the problem."""
         states, actions = self.tables.available.shape[-2:]
-        return EnvSpec(actions, (), num_states=states, max_steps=self.tables.max_steps)
+        tables = self.tables
+        return EnvSpec(actions, (), states, tables.max_steps, deterministic=tables.deterministic)
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """The problem under a discount."""
@@ -192,4 +195,5 @@ def tabulate(mdp: FiniteMDP) -> Tables:
         jnp.asarray(start, jnp.float32),
         len(mdp.layers),
         mdp.horizon,
+        len(mdp.start) == 1 and bool((following == following[:, :, :1]).all()),
     )

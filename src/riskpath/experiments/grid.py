@@ -2,89 +2,161 @@
 
 Beside the paper's CVaR at 0.25 (where the quantile function jumps exactly at the level, since yellow pays with
 probability 0.75) stands 0.1; then other measures; and a *probe*: a grid whose best history policy takes blue three
-times, although it is neither the best on average nor where the paper's form of TQL settles.
+times, although it is neither the best on average nor where the paper's form of TQL settles. There the critics are
+also tried with finer levels, and as tables, which cannot smooth over the jump just above the level.
 """
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from riskpath.agents.base import Agent
+from riskpath.agents.base import Agent, Network, Training
 from riskpath.agents.cvar_drl import CVaRDRL
 from riskpath.agents.iqn import IQN
 from riskpath.agents.tql import TQL
 from riskpath.envs.risky_grid import RiskyGrid
+from riskpath.experiments.record import header, write_json
 from riskpath.mdp.solve import solve
 from riskpath.risk import CVaR
 from riskpath.risk_compose import risk as read_risk
-from riskpath.run import train
+from riskpath.run import Run, train
 
 GRID, PROBE = RiskyGrid(), RiskyGrid(p_yellow=0.8, blue=38.0)
+EARLY = 20_000
 FORMS = ("joint", "trajectory", "convolved")
 OTHER_MEASURES = (("wang:-0.75", "wang:0.75"), ("pow:-2",), ("cpw:0.71",))
+WIDE = Network(memory=64)
+FINE = Network(hidden=(256,), memory=64)
+FINE_TRAINING = Training(
+    lr_end=1e-5,
+    lr_steps=80_000.0,
+    batch_size=128,
+    online_taus=128,
+    target_taus=128,
+    act_taus=256,
+    capacity=100_000,
+    epsilon_start=1.0,
+    epsilon_end=0.1,
+    epsilon_steps=20_000.0,
+)
+TABLE = Network(head="table")
+TABLE_TRAINING = Training(
+    lr=1e-2,
+    lr_steps=40_000.0,
+    batch_size=64,
+    online_taus=50,
+    target_taus=50,
+    act_taus=1_000,
+    target_period=50,
+    epsilon_start=1.0,
+    epsilon_end=0.05,
+)
 
 
-def programs(quick: bool) -> list[tuple[str, list[tuple[Agent, RiskyGrid]], int]]:
-    """(name, settings, steps): settings of one program differ in numbers only and are trained together."""
-    long, short = (4_000, 3_000) if quick else (200_000, 40_000)
+class Program(NamedTuple):
+    """Settings that differ in numbers only and are trained together."""
+
+    name: str
+    settings: Sequence[tuple[Agent, RiskyGrid]]
+    steps: int
+
+
+def programs(quick: bool) -> list[Program]:
+    """Everything that is trained."""
+    long, middle, short = (4_000, 3_000, 3_000) if quick else (200_000, 80_000, 40_000)
     levels = (CVaR(0.1), CVaR(0.25))
-    listed: list[tuple[str, list[tuple[Agent, RiskyGrid]], int]] = [
-        ("IQN", [(IQN(level), GRID) for level in levels], long),
-        ("CVaR-DRL", [(CVaRDRL(level), GRID) for level in levels], long),
+    listed = [
+        Program("IQN", [(IQN(level), GRID) for level in levels], long),
+        Program("CVaR-DRL", [(CVaRDRL(level), GRID) for level in levels], long),
     ]
     for form in FORMS:
-        settings = [(TQL(level, critic=form), GRID) for level in levels]
-        listed.append((f"TQL {form}", [*settings, (TQL(levels[0], critic=form), PROBE)], short))
+        settings = [(TQL(level, critic=form, network=WIDE), GRID) for level in levels]
+        both = [*settings, (TQL(levels[0], critic=form, network=WIDE), PROBE)]
+        listed.append(Program(f"TQL {form}", both, long if form == "joint" else short))
     for names in OTHER_MEASURES:
-        listed.append(("TQL joint", [(TQL(read_risk(name)), GRID) for name in names], short))
+        listed.append(Program("TQL joint", [(TQL(read_risk(name), network=WIDE), GRID) for name in names], short))
+    for form in FORMS:
+        agent = TQL(levels[0], critic=form, network=FINE, training=FINE_TRAINING)
+        listed.append(Program(f"TQL {form}, fine", [(agent, PROBE)], middle))
+    for form in FORMS:
+        agent = TQL(levels[0], critic=form, network=TABLE, training=TABLE_TRAINING)
+        listed.append(Program(f"TQL {form}, table", [(agent, PROBE)], short))
     return listed
 
 
-def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, show: Any = print) -> dict[str, Any]:
-    """Trains everything, writes `grid.json` into `out`, and returns what it wrote."""
-    records: list[dict[str, Any]] = []
-    result: dict[str, Any] = {}
-    began = time.monotonic()
+def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, only: str = "", show: Any = print) -> dict[str, Any]:
+    """Trains everything, writes `grid.json` into `out` after every program, and returns what it wrote.
+
+    Programs that are in that file already, from the same command, are not trained again: an interruption loses one
+    at most.
+    """
+    command = "riskpath reproduce grid" + (" --quick" if quick else "") + (f" --seeds {seeds}" if seeds != 8 else "")
+    result = _earlier(out / "grid.json", command)
+    records, spent = result["records"], result["seconds"]
+    done = {(r["agent"], r["risk"], r["grid"]) for r in records}
     for name, settings, steps in programs(quick):
-        agents, grids = [agent for agent, _ in settings], [grid for _, grid in settings]
+        if only not in name or all((name, str(agent.risk), _grid(grid)) in done for agent, grid in settings):
+            continue
         clock = time.monotonic()
-        run = train(agents, grids, steps=steps, seeds=seeds, evaluate_every=steps // 20, progress=True)
+        agents, grids = [agent for agent, _ in settings], [grid for _, grid in settings]
+        watch = lambda run: {"paths": _paths(run)}  # noqa: E731
+        # Most is decided early, so the first part is looked at more closely.
+        early = min(EARLY, steps // 2)
+        run = train(agents, grids, steps=early, seeds=seeds, evaluate_every=early // 20, progress=True, watch=watch)
+        rest = steps - run.steps
+        run = train(run, steps=rest, evaluate_every=rest // 20, progress=True, watch=watch)
         for setting, (agent, grid) in enumerate(settings):
             records += [_record(name, run, setting, seed, agent, grid) for seed in range(seeds)]
+        spent += time.monotonic() - clock
         paths = [record["path"] for record in records[-seeds * len(settings) :]]
         show(f"{name}, {', '.join(str(agent.risk) for agent in agents)}: {time.monotonic() - clock:.0f} s, {paths}")
-        result = {
-            "command": "riskpath reproduce grid" + (" --quick" if quick else ""),
-            "device": jax.devices()[0].device_kind,
-            "seconds": round(time.monotonic() - began, 1),
-            "optima": _optima(records),
-            "records": records,
-        }
-        out.mkdir(parents=True, exist_ok=True)  # after every program: an interruption loses one at most
-        (out / "grid.json").write_text(json.dumps(result, indent=None) + "\n")
+        result = {**header(command, spent), "optima": _optima(records), "records": records}
+        write_json(out / "grid.json", result)
     return result
 
 
-def _record(name: str, run: Any, setting: int, seed: int, agent: Agent, grid: RiskyGrid) -> dict[str, Any]:
+def _earlier(path: Path, command: str) -> dict[str, Any]:
+    """What an interrupted run of the same command has left."""
+    if path.exists():
+        found = json.loads(path.read_text())
+        if found.get("command") == command:
+            return found
+    return {"command": command, "seconds": 0.0, "optima": [], "records": []}
+
+
+def _grid(grid: RiskyGrid) -> str:
+    return "probe" if grid is PROBE else "paper"
+
+
+def _paths(run: Run) -> list[list[str]]:
+    """The colours every lane walks over now."""
+    return [[GRID.path(run.policy(seed, setting)) for seed in range(run.seeds)] for setting in range(len(run.agents))]
+
+
+def _record(name: str, run: Run, setting: int, seed: int, agent: Agent, grid: RiskyGrid) -> dict[str, Any]:
     """What one lane ended at, and how it got there."""
     policy, law = run.policy(seed, setting), run.law(seed, setting)
     discounted = run.law(seed, setting, float(agent.discount))
     return {
         "agent": name,
         "risk": str(agent.risk),
-        "grid": "probe" if grid is PROBE else "paper",
+        "grid": _grid(grid),
         "seed": seed,
+        "steps": run.steps,
         "path": grid.path(policy),
         "value": float(agent.risk.value(law)),
         "value_discounted": float(agent.risk.value(discounted)),
-        "estimate": max(policy.estimate(grid.cell(0, 0)).values()),
-        "atoms": law.atoms.tolist(),
-        "probs": law.probs.tolist(),
-        "curve": [[point["step"], round(point["values"][setting][seed], 3)] for point in run.curve],
+        "estimate": round(float(run.estimates()[setting, seed]), 3),
+        "atoms": np.round(law.atoms, 6).tolist(),
+        "probs": np.round(law.probs, 9).tolist(),
+        "curve": [
+            [point["step"], round(point["values"][setting][seed], 3), point["paths"][setting][seed]]
+            for point in run.curve
+        ],
     }
 
 
@@ -104,17 +176,14 @@ def summary(result: dict[str, Any]) -> list[dict[str, Any]]:
     optimum = {(o["grid"], o["risk"]): o for o in result["optima"]}
     for key in dict.fromkeys((r["agent"], r["risk"], r["grid"]) for r in result["records"]):
         lanes = [r for r in result["records"] if (r["agent"], r["risk"], r["grid"]) == key]
-        paths: dict[str, int] = {}
-        for lane in lanes:
-            paths[lane["path"]] = paths.get(lane["path"], 0) + 1
-        values = [lane["value"] for lane in lanes]
-        best = optimum[key[2], key[1]]
+        values, best = [lane["value"] for lane in lanes], optimum[key[2], key[1]]
         rows.append(
             {
                 "agent": key[0],
                 "risk": key[1],
                 "grid": key[2],
-                "paths": ", ".join(f"{p} {n}/{len(lanes)}" for p, n in sorted(paths.items(), key=lambda x: -x[1])),
+                "steps": lanes[0]["steps"],
+                "paths": counted([lane["path"] for lane in lanes]),
                 "median": float(np.median(values)),
                 "at_history_optimum": sum(value >= best["history"] - 1e-6 for value in values),
                 "seeds": len(lanes),
@@ -123,3 +192,9 @@ def summary(result: dict[str, Any]) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def counted(paths: list[str]) -> str:
+    """Paths with how many seeds walk them, the most frequent first: "YYY 7/8, YYB 1/8"."""
+    tally = {path: paths.count(path) for path in paths}
+    return ", ".join(f"{path} {n}/{len(paths)}" for path, n in sorted(tally.items(), key=lambda item: -item[1]))

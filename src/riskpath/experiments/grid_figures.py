@@ -1,0 +1,105 @@
+"""Pictures and the action-sequence table of the grid experiment, from its recorded results."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from riskpath.experiments.grid import counted
+from riskpath.plot import COLOURS, panels, reference_line, save, seeds_curve
+from riskpath.risk_compose import risk as read_risk
+
+AGENTS = ("IQN", "CVaR-DRL", "TQL joint")
+LEVELS = ("cvar:0.25", "cvar:0.1")
+
+
+def write(result: dict[str, Any], out: Path) -> list[Path]:
+    """Everything that can be drawn of what is there; names of the files."""
+    written = []
+    if any(_lanes(result, agent, risk) for agent in AGENTS for risk in LEVELS):
+        written.append(save(learning_curves(result), out / "grid_curves.png"))
+        written.append(save(return_distributions(result), out / "grid_returns.png"))
+        table = out / "grid_paths.md"
+        table.write_text(paths_table(result))
+        written.append(table)
+    return written
+
+
+def _lanes(result: dict[str, Any], agent: str, risk: str) -> list[dict[str, Any]]:
+    wanted = (agent, risk, "paper")
+    return [r for r in result["records"] if (r["agent"], r["risk"], r["grid"]) == wanted]
+
+
+def learning_curves(result: dict[str, Any]) -> Any:
+    """Exact CVaR of the greedy policy against steps: median, middle half and range over seeds."""
+    figure, axes = panels(1, 2, width=4.6, height=3.2)
+    optima = {(o["grid"], o["risk"]): o for o in result["optima"]}
+    for axis, risk in zip(axes[0], LEVELS, strict=True):
+        for agent in AGENTS:
+            if lanes := _lanes(result, agent, risk):
+                steps = [point[0] / 1000 for point in lanes[0]["curve"]]
+                values = np.array([[point[1] for point in lane["curve"]] for lane in lanes])
+                seeds_curve(axis, steps, values, agent, COLOURS[agent])
+        if best := optima.get(("paper", risk)):
+            for policies, style in (("history", "--"), ("adaptive", ":"), ("markov", "-.")):
+                if policies != "adaptive" or best["adaptive"] > best["history"] + 1e-9:
+                    reference_line(axis, best[policies], f"best {policies} {best[policies]:g}", style)
+        axis.set_title(f"CVaR {risk.partition(':')[2]}", fontsize=10)
+        axis.set_xlabel("environment steps (thousands)", fontsize=8)
+    axes[0, 0].set_ylabel("exact CVaR of the greedy policy", fontsize=8)
+    axes[0, 0].legend(fontsize=8, frameon=False, loc="center right")
+    return figure
+
+
+def return_distributions(result: dict[str, Any]) -> Any:
+    """The exact law of the total return under the final policies (seeds pooled), and the median CVaR of the seeds."""
+    figure, axes = panels(1, 2, width=4.6, height=3.2, sharey=True)
+    for axis, risk in zip(axes[0], LEVELS, strict=True):
+        for place, agent in enumerate(AGENTS):
+            lanes = _lanes(result, agent, risk)
+            if not lanes:
+                continue
+            mass: dict[float, float] = {}
+            for lane in lanes:
+                for atom, prob in zip(lane["atoms"], lane["probs"], strict=True):
+                    mass[atom] = mass.get(atom, 0.0) + prob / len(lanes)
+            axis.bar(
+                [a + 7 * (place - 1) for a in mass],
+                list(mass.values()),
+                7,
+                color=COLOURS[agent],
+                alpha=0.85,
+                label=agent,
+            )
+            line = float(np.median([read_risk(risk).value(np.array(x["atoms"]), np.array(x["probs"])) for x in lanes]))
+            axis.axvline(line, color=COLOURS[agent], linestyle="--", linewidth=1.4)
+            axis.annotate(f"{line:g}", (line, 1.02 - 0.06 * place), fontsize=7, color=COLOURS[agent], ha="left")
+        axis.set_title(f"CVaR {risk.partition(':')[2]} (dashed: median over seeds)", fontsize=10)
+        axis.set_xlabel("total return", fontsize=8)
+        axis.set_ylim(0, 1.1)
+    axes[0, 0].set_ylabel("probability", fontsize=8)
+    axes[0, 1].legend(fontsize=8, frameon=False, loc="center right")
+    return figure
+
+
+def paths_table(result: dict[str, Any]) -> str:
+    """What the greedy policies walk over at several times of training, counted over seeds, as a Markdown table."""
+    lines = [
+        "# Paths over training",
+        "",
+        "Colours at the three forks; (Y|B) where it depends on luck. Counts over seeds.",
+    ]
+    for risk in LEVELS:
+        lanes = {agent: _lanes(result, agent, risk) for agent in AGENTS}
+        lanes = {agent: found for agent, found in lanes.items() if found}
+        if not lanes:
+            continue
+        lines += ["", f"## {risk}", "", "| steps | " + " | ".join(lanes) + " |", "|---:|" + "---|" * len(lanes)]
+        for share in (0.05, 0.1, 0.5, 1.0):
+            row, shown = [], 0
+            for found in lanes.values():
+                at = max(0, round(share * len(found[0]["curve"])) - 1)
+                shown = max(shown, found[0]["curve"][at][0])
+                row.append(counted([lane["curve"][at][2].replace("|", "\\|") for lane in found]))
+            lines.append(f"| {shown:,} | " + " | ".join(row) + " |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,162 @@
+"""The paper's first and third figures: what IQN and TQL believe on the three-state problem, as tables without networks.
+
+The bet is lost with probability 0.1, which is the level of the CVaR: any smoothing across that jump changes the answer,
+so the critics are tables of quantiles. IQN never bets (−10), TQL bets twice (79).
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from riskpath.agents.base import Network, Training
+from riskpath.agents.iqn import IQN
+from riskpath.agents.tql import TQL
+from riskpath.envs.three_state import ThreeState
+from riskpath.experiments.record import header, write_json
+from riskpath.law import Law
+from riskpath.mdp import operators
+from riskpath.plot import COLOURS, EXACT, panels, quantile_steps, save
+from riskpath.risk import CVaR
+from riskpath.run import Run, train
+
+PROBLEM, RISK, LEVELS, ENVS = ThreeState(), CVaR(0.1), 100, 16
+NETWORK = Network(head="table")
+TRAINING = Training(
+    lr=1e-2,
+    lr_end=1e-4,
+    lr_steps=15_000.0,
+    online_taus=LEVELS,
+    target_taus=LEVELS,
+    act_taus=1_000,
+    start_steps=1_600,
+    batch_size=256,
+    update_every=ENVS,  # many samples for each update: the estimated probability to lose must not be the error
+    target_period=50,
+    epsilon_start=1.0,
+    epsilon_end=0.5,
+    capacity=320_000,
+)
+PANELS = (
+    ("IQN", "a", ("s0",), "risky"),
+    ("IQN", "b", ("s0",), "safe"),
+    ("TQL", "e", ("s0",), "risky"),
+    ("TQL", "f", ("s0", "risky", "s1"), "risky"),
+    ("TQL", "g", ("s0", "risky", "s1"), "safe"),
+    ("IQN", "c", ("s1",), "risky"),
+    ("IQN", "d", ("s1",), "safe"),
+    ("TQL", "h", ("s0",), "safe"),
+    ("TQL", "i", ("s0", "safe", "s1"), "risky"),
+    ("TQL", "j", ("s0", "safe", "s1"), "safe"),
+)
+"""Agent, the paper's letter, the state (IQN) or history (TQL), and the action whose law is shown."""
+
+
+def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, show: Any = print) -> dict[str, Any]:
+    """Trains both agents, writes `three_state.json` and `three_state.png`, and returns what it wrote."""
+    began, records, policies = time.monotonic(), [], []
+    updates = 2_000 if quick else 20_000
+    for name, agent in (
+        ("IQN", IQN(RISK, discount=1.0, network=NETWORK, training=TRAINING)),
+        ("TQL", TQL(RISK, discount=1.0, network=NETWORK, training=TRAINING)),
+    ):
+        run = train(agent, PROBLEM, steps=updates * ENVS, seeds=seeds, envs=ENVS, progress=True)
+        records += [_panel(run, *panel) for panel in PANELS if panel[0] == name]
+        for seed, value in enumerate(run.values()[0]):
+            policies.append({"agent": name, "seed": seed, "actions": _actions(run, seed), "value": float(value)})
+        show(f"{name}: {[' '.join(p['actions']) for p in policies if p['agent'] == name]}")
+    result = {
+        **header("riskpath reproduce three-state" + (" --quick" if quick else ""), time.monotonic() - began),
+        "risk": str(RISK),
+        "first_figure": first_figure(),
+        "policies": policies,
+        "panels": records,
+    }
+    write_json(out / "three_state.json", result)
+    show(f"figure: {save(draw(result), out / 'three_state.png')}")
+    return result
+
+
+def first_figure() -> list[dict[str, Any]]:
+    """The table of the first figure, each row from the operators: laws and their CVaR at every state and action."""
+    mdp = PROBLEM.mdp()
+    reward = operators.bellman(mdp, operators.constant_table(mdp), {"s0": "risky", "s1": "risky"})
+    best = operators.bellman(mdp, reward, {"s0": "risky", "s1": "risky"})
+    zero = Law.point(0.0)
+    guess = {at: law if at[0] == "s1" else zero for at, law in reward.items()}
+    rows = {"R": reward, "Z*": best, "Z": guess, "T*Z": operators.risk_greedy_bellman(mdp, guess, RISK)}
+    return [
+        {"row": row, "state": state, "action": action, "law": str(law), "cvar": round(float(RISK.value(law)), 9)}
+        for row, table in rows.items()
+        for (state, action), law in table.items()
+    ]
+
+
+def exact_law(agent: str, seen: tuple[str, ...], action: str) -> Law:
+    """What a perfect critic would say: of the return to go for IQN, of the whole return for TQL."""
+    mdp = PROBLEM.mdp()
+    if agent == "IQN":
+        table = operators.constant_table(mdp)
+        for _ in mdp.layers:
+            table = operators.risk_greedy_bellman(mdp, table, RISK)
+        return table[seen[-1], action]
+    history = {(h, a): Law.point(0.0) for h in operators.histories(mdp) for a in mdp.actions(h[-1])}
+    for _ in mdp.layers:
+        history = operators.trajectory_optimality(mdp, history, RISK)
+    return history[seen, action]
+
+
+def _panel(run: Run, agent: str, letter: str, seen: tuple[str, ...], action: str) -> dict[str, Any]:
+    """The exact law, and every seed's quantiles."""
+    law, quantiles = exact_law(agent, seen, action), []
+    for seed in range(run.seeds):
+        policy, memory = run.policy(seed), None
+        for state, taken in zip(seen[:-1:2], seen[1::2], strict=True):
+            _, memory = policy(state, memory)
+            memory = policy.took(memory, taken)
+        quantiles.append(np.round(policy.quantiles(seen[-1], memory, count=LEVELS)[action], 2).tolist())
+    return {
+        "agent": agent,
+        "panel": letter,
+        "seen": list(seen),
+        "action": action,
+        "atoms": law.atoms.tolist(),
+        "probs": law.probs.tolist(),
+        "cvar": float(RISK.value(law)),
+        "quantiles": quantiles,
+        "cvar_predicted": [round(float(RISK.value(np.array(q))), 2) for q in quantiles],
+    }
+
+
+def _actions(run: Run, seed: int) -> list[str]:
+    """What a lane does, in order."""
+    policy, memory, actions = run.policy(seed), None, []
+    for state in ("s0", "s1"):
+        action, memory = policy(state, memory)
+        actions.append(action)
+    return actions
+
+
+def draw(result: dict[str, Any]) -> Any:
+    """All ten panels: the exact quantile function, and what each seed has learned."""
+    figure, axes = panels(2, 5, width=2.9, height=2.5, sharex=True, sharey=True)
+    recorded = {panel["panel"]: panel for panel in result["panels"]}
+    for axis, (agent, letter, seen, action) in zip(axes.ravel(), PANELS, strict=True):
+        panel = recorded[letter]
+        exact = {"color": EXACT, "linewidth": 2.6, "alpha": 0.35, "label": "exact"}
+        quantile_steps(axis, np.array(panel["atoms"]), np.array(panel["probs"]), **exact)
+        levels = (np.arange(LEVELS) + 0.5) / LEVELS
+        for seed, quantiles in enumerate(panel["quantiles"]):
+            label = f"learned, {len(panel['quantiles'])} seeds" if seed == 0 else None
+            axis.plot(levels, quantiles, color=COLOURS[agent], linewidth=1.0, alpha=0.8, label=label)
+        axis.axvspan(0, 0.1, color=EXACT, alpha=0.06, linewidth=0)
+        given = "state s1" if seen == ("s1",) else "start" if len(seen) == 1 else f"after {seen[1]}"
+        axis.set_title(f"({letter}) {agent}, {given}: {action}", fontsize=9)
+        predicted = np.median(panel["cvar_predicted"])
+        words = f"CVaR {panel['cvar']:g}\nlearned {predicted:.1f}"
+        axis.text(0.97, 0.3, words, transform=axis.transAxes, ha="right", fontsize=8)
+    axes[0, 1].legend(fontsize=8, frameon=False, loc="upper right")
+    figure.supxlabel("quantile level (shaded: the worst tenth)", fontsize=9)
+    figure.supylabel("return", fontsize=9)
+    return figure

@@ -1,0 +1,72 @@
+"""A trained policy as a plain function, and what it believes."""
+
+import functools
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from riskpath.agents.base import Agent
+from riskpath.envs.base import Environment, FiniteEnvironment, action_numbers, state_numbers
+from riskpath.losses import midpoints
+from riskpath.mdp.model import FiniteMDP
+from riskpath.types import Percept
+
+
+@dataclass(frozen=True)
+class LearnedPolicy:
+    """A trained policy as a plain function; on a finite problem it speaks of that problem's states and actions."""
+
+    agent: Agent
+    critic: Any = field(repr=False)
+    world: Environment
+
+    def __call__(self, state: Any, memory: Any = None, reward: float = 0.0) -> tuple[Any, Any]:
+        """The greedy action and the memory after it."""
+        memory, percept, names = self._percept(state, memory, reward)
+        action, memory = _act(self.agent, self.critic, memory, percept)
+        return names[int(action)] if names else int(action), memory
+
+    def took(self, memory: Any, action: Any) -> Any:
+        """The memory if another action was taken than the one this policy chose."""
+        problem = self.world.problem if isinstance(self.world, FiniteEnvironment) else None
+        number = _names(problem)[1].index(action) if problem else action
+        return self.agent.took(memory, jnp.asarray(number, jnp.int32))
+
+    def estimate(self, state: Any, memory: Any = None, reward: float = 0.0) -> dict[Any, float]:
+        """What the agent believes each available action to be worth."""
+        memory, percept, names = self._percept(state, memory, reward)
+        values = np.asarray(self.agent.estimate(self.critic, memory, percept))
+        return {names[i] if names else i: float(values[i]) for i in np.flatnonzero(percept.mask)}
+
+    def quantiles(self, state: Any, memory: Any = None, reward: float = 0.0, count: int = 100) -> dict[Any, np.ndarray]:
+        """What the agent believes the law of the return to be: its quantiles at the levels (i + ½)/count."""
+        memory, percept, names = self._percept(state, memory, reward)
+        table = np.asarray(self.agent.quantiles(self.critic, memory, percept, midpoints(count)))
+        return {names[i] if names else i: table[:, i] for i in np.flatnonzero(percept.mask)}
+
+    def _percept(self, state: Any, memory: Any, reward: float) -> tuple[Any, Percept, list[Any]]:
+        obs, mask, names = self._read(state)
+        percept = Percept(jnp.asarray(obs), jnp.asarray(reward, jnp.float32), jnp.asarray(mask))
+        return self.agent.reset(self.critic, self.world.spec) if memory is None else memory, percept, names
+
+    def _read(self, state: Any) -> tuple[Any, np.ndarray, list[Any]]:
+        if not isinstance(self.world, FiniteEnvironment):
+            return state, np.ones(self.world.spec.num_actions, bool), []
+        assert self.world.problem is not None
+        number, names = _names(self.world.problem)
+        return np.int32(number[state]), np.asarray(self.world.tables.available[number[state]]), names
+
+
+@eqx.filter_jit
+def _act(agent: Agent, critic: Any, memory: Any, percept: Percept) -> Any:
+    return agent.act(critic, memory, percept, key=jax.random.key(0), explore=jnp.zeros(()))
+
+
+@functools.lru_cache(maxsize=64)
+def _names(problem: FiniteMDP) -> tuple[dict[Any, int], list[Any]]:
+    """State numbers and action names of a problem, remembered with it."""
+    return state_numbers(problem), list(action_numbers(problem))
