@@ -2,10 +2,14 @@
 
 import json
 
+import equinox as eqx
+import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.cli import main
+from riskpath import demo
+from riskpath.cli import COMMANDS, main
+from riskpath.experiments import grid, report, three_state
 
 
 def run(capsys, *arguments: str) -> tuple[int, str, str]:
@@ -23,7 +27,7 @@ def test_version(capsys):
     assert run(capsys, "--version") == (0, f"riskpath {rp.__version__}\n", "")
 
 
-@pytest.mark.parametrize("arguments", [("--help",), (), ("solve", "--help"), ("demo", "--help")])
+@pytest.mark.parametrize("arguments", [("--help",), (), *((name, "--help") for name in COMMANDS)])
 def test_help_explains_itself(capsys, arguments):
     status, out, _ = run(capsys, *arguments)
     assert status == 0
@@ -52,19 +56,114 @@ def test_fields_of_the_problem_can_be_set(capsys):
     assert json.loads(run(capsys, *arguments)[1])["history"]["value"] == pytest.approx(102.0)
 
 
-def test_demo_shows_the_known_optima(capsys):
-    status, out, _ = run(capsys, "demo")
+TABLE = rp.Network(head="table")
+TINY = rp.Training(start_steps=60, target_period=20, batch_size=8, online_taus=8, target_taus=8, act_taus=8)
+TINY_OPTIONS = (
+    *("--agent.network.head", "table", "--agent.training.start-steps", "60", "--agent.training.target-period", "20"),
+    *("--agent.training.batch-size", "8", "--agent.training.act-taus", "8"),
+    *("--agent.training.online-taus=8", "--agent.training.target-taus=8"),
+)
+
+
+def test_demo_shows_the_known_optima_and_what_agents_learned(capsys, monkeypatch, tmp_path, unchecked):
+    monkeypatch.setattr(demo, "AGENTS", {"IQN": rp.IQN})
+    monkeypatch.setattr(demo, "NETWORK", TABLE)
+    monkeypatch.setattr(demo, "TRAINING", TINY)
+    monkeypatch.setattr(demo, "STEPS", 300)
+    monkeypatch.setattr(demo, "EVERY", 100)
+    status, out, _ = run(capsys, "demo", "--out", str(tmp_path / "demo.png"))
     assert status == 0
     for figure in ("-10.000", "79.000", "48.000 BBB", "72.375 YYY", "79.875 YY(Y|B)", "211.423 YYY", "115.699"):
         assert figure in out
+    twin = rp.train(rp.IQN(rp.CVaR(0.1), network=TABLE, training=TINY), "RiskyGrid", steps=300, seeds=4)
+    median = np.median(twin.values()[0])
+    for figure in (f"{median:.3f}", f"{median / 72.375:.0%}", f"{np.median(twin.estimates()[0]):.1f}"):
+        assert figure in out[out.index("What they learned") :]
+    assert (tmp_path / "demo.png").stat().st_size > 10_000
+
+
+def test_train_does_what_python_does_and_writes_it_down(capsys, tmp_path, unchecked):
+    sizes = ("--steps", "200", "--seeds", "2", "--seed", "3", "--out", str(tmp_path))
+    fields = ("--risk", "cvar:0.2", "--discount=0.9", "--agent.training.lr", "0.03", "--set", "p_win=0.8")
+    status, out, _ = run(capsys, "train", "--env", "ThreeState", "--agent", "iqn", *sizes, *fields, *TINY_OPTIONS)
+    assert status == 0
+    training = eqx.tree_at(lambda t: t.lr, TINY, 0.03)
+    twin = rp.train(
+        rp.IQN(rp.CVaR(0.2), discount=0.9, network=TABLE, training=training),
+        rp.ThreeState(p_win=0.8),
+        steps=200,
+        seeds=2,
+        seed=3,
+    )
+    result = json.loads((tmp_path / "result.json").read_text())
+    lanes = {key: [lane[key] for lane in result["lanes"]] for key in ("value", "discounted", "estimate", "does")}
+    assert lanes["value"] == pytest.approx(twin.values()[0])
+    assert lanes["discounted"] == pytest.approx(twin.values(0.9)[0])
+    assert lanes["estimate"] == pytest.approx(twin.estimates()[0])
+    for key in ("value", "discounted", "estimate"):
+        assert all(f"{value:.4g}" in out for value in lanes[key])
+    assert all("step 1, s0: " in words for words in lanes["does"])
+    assert result["curve"][-1]["values"] == [pytest.approx(lanes["value"])]
+    wanted = {"risk": "cvar:0.2", "discount": 0.9}
+    config = result["config"]
+    assert wanted.items() <= config["fields"].items()
+    assert {"lr": 0.03, "batch_size": 8, "kappa": 1.0}.items() <= config["fields"]["training"].items()
+    assert {"head": "table", "hidden": [64], "window": None}.items() <= config["fields"]["network"].items()
+    assert {"env": "ThreeState", "set": ["p_win=0.8"], "steps": 200, "seeds": 2, "seed": 3}.items() <= config.items()
+
+
+def test_reproduce_trains_one_part_and_prints_and_draws_it(capsys, monkeypatch, tmp_path, unchecked):
+    agent = rp.IQN(rp.CVaR(0.1), network=TABLE, training=TINY)
+    parts = [grid.Program("IQN", [(agent, grid.GRID)], 200), grid.Program("TQL", [], 200)]
+    monkeypatch.setattr(grid, "programs", lambda quick: parts)
+    status, out, _ = run(capsys, "reproduce", "grid", "--seeds", "2", "--only", "IQN", "--out", str(tmp_path))
+    assert status == 0
+    assert "72.375" in out
+    assert {"grid.json", "grid_curves.png", "grid_returns.png", "grid_paths.md"} <= {p.name for p in tmp_path.iterdir()}
+    records = json.loads((tmp_path / "grid.json").read_text())["records"]
+    assert [(r["agent"], r["seed"]) for r in records] == [("IQN", 0), ("IQN", 1)]
+
+
+def test_reproduce_of_the_three_states_prints_the_first_figure_and_the_policies(capsys, monkeypatch):
+    lane = {"agent": "TQL", "seed": 3, "actions": ["risky", "safe"], "value": 46.5}
+    result = {"risk": "cvar:0.1", "first_figure": three_state.first_figure(), "policies": [lane]}
+    asked = []
+
+    def fake(out, **options):
+        asked.append((str(out), options["quick"], options["seeds"]))
+        return {**result, "device": "cpu", "seconds": 1.0}
+
+    entry = report.EXPERIMENTS["three-state"]._replace(reproduce=fake)
+    monkeypatch.setitem(report.EXPERIMENTS, "three-state", entry)
+    status, out, _ = run(capsys, "reproduce", "three-state")
+    assert status == 0
+    for words in ("Z*", "T*Z", "79", "risky, safe", "46.5", "results are in results"):
+        assert words in out
+    run(capsys, "reproduce", "three-state", "--quick")
+    run(capsys, "reproduce", "three-state", "--seeds", "5")
+    assert asked == [("results", False, 8), ("runs", True, 2), ("runs", False, 5)]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["solve"], "PROBLEM"),
-        (["fly"], "unknown command 'fly'; there are solve, demo, reproduce"),
-        (["reproduce", "chess"], "unknown experiment 'chess'; there is grid"),
+        (["fly"], "unknown command 'fly'; there are solve, demo, train, reproduce"),
+        (["reproduce", "chess"], "unknown experiment 'chess'; there are three-state, grid"),
+        (["reproduce", "grid", "--only", "DQN"], "grid has no part 'DQN'; there are IQN; CVaR-DRL; "),
+        (["reproduce", "three-state", "--only", "IQN"], "three-state has no part 'IQN'; there are none"),
+        (["train", "--agent", "dqn"], "unknown agent 'dqn'; there are iqn, cvar-drl, tql"),
+        (["train", "--agent=dqn"], "unknown agent 'dqn'; there are iqn, cvar-drl, tql"),
+        (["train", "--agent"], "Missing value for argument '--agent'"),
+        (["train", "--env", "Chess"], "unknown environment 'Chess'"),
+        (["train", "--steps", "0"], "steps must be at least 1, got 0"),
+        (["train", "--seeds", "0"], "seeds must be at least 1, got 0"),
+        (["train", "--risk", "cvar:3"], "CVaR level must be in (0, 1], got 3"),
+        (["train", "--agent", "cvar-drl", "--risk", "wang:-1"], "CVaRDRL optimises CVaR only, got wang:-1"),
+        (["train", "--agent.training.lr", "fast"], "--agent.training.lr: could not convert string to float: 'fast'"),
+        (["train", "--agent.training.lrr", "1"], "--agent.training.lrr"),
+        (["train", "--agent", "iqn", "--agent.critic", "joint"], "--agent.critic"),
+        (["train", "--agent.critic", "best"], "invalid choice 'best' for argument '--agent.critic'"),
         (["reproduce", "grid", "--seeds", "0"], "seeds must be at least 1, got 0"),
         (["solve", "Grid"], "unknown environment 'Grid' (did you mean RiskyGrid?); there are ThreeState, RiskyGrid"),
         (["solve", "RiskyGrid", "--risk", "cvar:2"], "CVaR level must be in (0, 1], got 2"),

@@ -7,19 +7,21 @@ import json as json_module
 import os
 import re
 import sys
+import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
-from rich.table import Table
 
 import riskpath
 from riskpath.envs import make
 from riskpath.errors import RiskpathError
+from riskpath.experiments.record import header, write_json
 from riskpath.mdp.solution import Solution
+from riskpath.options import AGENTS, agent_class, parsers, plain
 from riskpath.risk_compose import risk as read_risk
-from riskpath.tables import CLASSES, overview_table, solution_table, solve_all
+from riskpath.tables import lane_records, lanes_table, solution_table, solve_all
 
 DESCRIPTION = """Decisions that are best for the risk of the whole return.
 
@@ -57,59 +59,105 @@ def solve(
         Console().print(solution_table(mdp, measure, answers))
 
 
-def demo() -> None:
-    """Exact optima of the two problems of the paper, for every kind of policy."""
+def demo(seed: int = 0, out: Path = Path("riskpath-demo.png")) -> None:
+    """Exact optima of the two problems of the paper, then agents that learn one of them: about two minutes.
+
+    Args:
+        seed: The number all randomness of training starts from.
+        out: Where the figure goes.
+    """
+    from riskpath import demo as tour  # figures are slow to import, solving is not
+
     console = Console()
-    for name, title, measures in (
-        ("ThreeState", "Bet or not, twice (ThreeState): risk of the whole return", ["mean", "cvar:0.1", "cvar:0.25"]),
-        (
-            "RiskyGrid",
-            "Three forks, blue +20 or yellow +100 w.p. 0.75 (RiskyGrid): risk of the whole return, and the path",
-            ["mean", "cvar:0.05", "cvar:0.1", "cvar:0.25", "cvar:0.5", "wang:-0.75", "pow:-2", "pow:-5", "cpw:0.71"],
-        ),
-    ):
-        env, rows = make(name), []
-        for text in measures:
-            with _working(f"{name}, {text}"):
-                rows.append((text, solve_all(env.mdp(), read_risk(text))))
-        console.print(overview_table(title, rows, env))
-    for policies, meaning in CLASSES.items():
-        console.print(f"  {policies:9} {meaning}", highlight=False)
+    tour.exact(console, _working)
+    tour.learned(console, out, seed)
+
+
+def train_command(kind: Any) -> Any:
+    """The command `train`, with the fields of one class of agents as its options."""
+    defaults, names = kind(), Literal[tuple(AGENTS)]
+
+    def train(
+        env: str = "RiskyGrid",
+        agent: names = "tql",  # pyright: ignore[reportInvalidTypeForm]
+        fields: Annotated[kind, tyro.conf.arg(name="agent")] = defaults,  # pyright: ignore[reportInvalidTypeForm]
+        steps: int = 30_000,
+        seeds: int = 8,
+        envs: int = 1,
+        seed: int = 0,
+        set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE")] = (),
+        out: Path | None = None,
+    ) -> None:
+        """Trains an agent, several seeds side by side, and shows what each of them has learned.
+
+        Args:
+            env: The problem: ThreeState or RiskyGrid.
+            agent: The algorithm; its fields, below, are those of the class.
+            fields: --risk and --discount are short for --agent.risk and --agent.discount.
+            steps: Environment steps for each seed.
+            seeds: How many, trained side by side.
+            envs: Environments for each seed.
+            seed: The number all randomness starts from.
+            set: Fields of the problem to change, for example forks=5 p_yellow=0.8.
+            out: A folder for result.json: the whole configuration, every seed's values, and learning curves.
+        """
+        _at_least_one(steps=steps, seeds=seeds, envs=envs)
+        world = make(env, **dict(_assignment(text) for text in set))
+        console, began = Console(), time.monotonic()
+        console.print(f"training {agent} on {env}, {fields.risk}: {steps:,} steps, {seeds} seeds", highlight=False)
+        every = max(1, steps // 10)
+        run = riskpath.train(
+            fields, world, steps=steps, seeds=seeds, envs=envs, seed=seed, evaluate_every=every, progress=True
+        )
+        lanes, seconds = lane_records(run, world), time.monotonic() - began
+        console.print(lanes_table(f"{agent} on {env} after {run.steps:,} steps, {seconds:.0f} s", fields.risk, lanes))
+        if out is not None:
+            config = {"env": env, "set": list(set), "agent": agent, "fields": plain(fields)}
+            config |= {"steps": steps, "seeds": seeds, "envs": envs, "seed": seed}
+            record = {**header("riskpath train", seconds), "config": config, "steps": run.steps}
+            write_json(out / "result.json", {**record, "lanes": lanes, "curve": run.curve})
+            console.print(f"written: {out / 'result.json'}", highlight=False)
+
+    return train
 
 
 def reproduce(
     experiment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="EXPERIMENT")],
     quick: bool = False,
     seeds: int | None = None,
-    out: Path = Path("results"),
+    only: str = "",
+    out: Path | None = None,
 ) -> None:
-    """Trains the agents of one of the paper's experiments and writes every seed's result.
+    """Trains the agents of one of the paper's experiments; writes every seed's result and the figures.
 
     Args:
-        experiment: grid (the risky grid; the paper's other experiments follow).
+        experiment: three-state (the first and third figures) or grid (the risky grid).
         quick: Few steps and two seeds: shows that everything runs, not where it ends.
         seeds: Seeds for each agent and measure; 8 unless told otherwise.
-        out: The folder that the results go to.
+        only: Train only what has this text in its name, for example IQN.
+        out: The folder for results, where an interrupted run is also taken up again; "results" unless told otherwise,
+            or "runs" with --quick or --seeds, which are no results to keep.
     """
-    from riskpath.experiments import grid  # training is slow to import, solving is not
+    from riskpath.experiments.report import EXPERIMENTS  # figures are slow to import, solving is not
 
-    if experiment != "grid":
-        raise RiskpathError(f"unknown experiment {experiment!r}; there is grid")
-    if seeds is not None and seeds < 1:
-        raise RiskpathError(f"seeds must be at least 1, got {seeds}")
+    if experiment not in EXPERIMENTS:
+        raise RiskpathError(f"unknown experiment {experiment!r}; there are {', '.join(EXPERIMENTS)}")
+    _at_least_one(seeds=1 if seeds is None else seeds)
+    chosen = EXPERIMENTS[experiment]
+    parts = list(dict.fromkeys(chosen.parts(quick)))
+    if only and not any(only in part for part in parts):
+        raise RiskpathError(f"{experiment} has no part {only!r}; there are {'; '.join(parts) or 'none to choose from'}")
+    out = out or Path("runs" if quick or seeds else "results")
     console = Console()
-    result = grid.reproduce(out, quick=quick, seeds=seeds or (2 if quick else 8), show=console.print)
-    table = Table(title=f"{result['device']}, {result['seconds']:.0f} s; written to {out / 'grid.json'}")
-    columns = {"agent": "agent", "risk": "risk", "grid": "grid", "paths": "paths", "median": "median value"}
-    for heading in (*columns.values(), "history optimum", "estimate off by"):
-        table.add_column(heading)
-    for row in grid.summary(result):
-        figures = (f"{row['history_optimum']:.3f}", f"{row['estimate_error']:.1f}")
-        table.add_row(*(str(row[key]) for key in columns if key != "median"), f"{row['median']:.3f}", *figures)
-    console.print(table)
+    result = chosen.reproduce(
+        out, quick=quick, seeds=seeds or (2 if quick else 8), show=console.print, **({"only": only} if only else {})
+    )
+    for said in chosen.report(result, out):
+        console.print(said, highlight=False)
+    console.print(f"{result['device']}, {result['seconds']:.0f} s; results are in {out}", highlight=False)
 
 
-COMMANDS = {"solve": solve, "demo": demo, "reproduce": reproduce}
+COMMANDS = {"solve": solve, "demo": demo, "train": train_command, "reproduce": reproduce}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -120,27 +168,36 @@ def main(arguments: list[str] | None = None) -> None:
         return
     if arguments and arguments[0].isidentifier() and arguments[0] not in COMMANDS:
         _fail(f"unknown command {arguments[0]!r}; there are {', '.join(COMMANDS)}")
-    complaint = io.StringIO()
     try:
-        with contextlib.redirect_stderr(complaint):
-            command = tyro.extras.subcommand_cli_from_dict(
-                {name: _later(function) for name, function in COMMANDS.items()},
-                prog="riskpath",
-                description=DESCRIPTION,
-                args=arguments or ["--help"],
-            )
-    except SystemExit as stop:
-        if stop.code:
-            _fail(_first_line(complaint.getvalue()))
-        raise
-    try:
-        command()
+        _read(arguments or ["--help"])()
     except RiskpathError as error:
         _fail(str(error))
     except KeyboardInterrupt:
         _fail("interrupted", status=130)
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _read(arguments: list[str]) -> Any:
+    """The command that the arguments ask for, ready to be called."""
+    kind = AGENTS["tql"]
+    if arguments[0] == "train":
+        arguments = [re.sub(r"^--(risk|discount)(?=$|=)", r"--agent.\1", argument) for argument in arguments]
+        kind = agent_class(arguments)
+    commands = {**COMMANDS, "train": train_command(kind)}
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint), parsers:
+            return tyro.extras.subcommand_cli_from_dict(
+                {name: _later(function) for name, function in commands.items()},
+                prog="riskpath",
+                description=DESCRIPTION,
+                args=arguments,
+            )
+    except SystemExit as stop:
+        if stop.code:
+            _fail(_first_line(complaint.getvalue()))
+        raise
 
 
 def _later(function: Any) -> Any:
@@ -151,6 +208,12 @@ def _later(function: Any) -> Any:
         return lambda: function(*args, **kwargs)
 
     return bind
+
+
+def _at_least_one(**counts: int) -> None:
+    for name, value in counts.items():
+        if value < 1:
+            raise RiskpathError(f"{name} must be at least 1, got {value}")
 
 
 def _assignment(text: str) -> tuple[str, Any]:
@@ -176,7 +239,8 @@ def _first_line(box: str) -> str:
         if re.fullmatch(r"[─+-]+", row) and message:
             break
         message += [row] if row.strip("─+-") else []
-    return re.sub(r"\s+", " ", " ".join(message)) or "cannot read the arguments; see riskpath --help"
+    words = re.sub(r"^Error parsing __\S+: ", "", " ".join(message))  # a name of the parser's own
+    return re.sub(r"\s+", " ", words) or "cannot read the arguments; see riskpath --help"
 
 
 def _fail(message: str, status: int = 2) -> None:

@@ -1,9 +1,10 @@
-"""Exact results as tables for the terminal."""
+"""Exact and learned results as tables for the terminal."""
 
 from typing import Any
 
 from rich.table import Table
 
+from riskpath.envs.base import FiniteEnvironment
 from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.errors import RiskpathError
 from riskpath.mdp.evaluate import describe_policy
@@ -11,6 +12,7 @@ from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.solution import Solution
 from riskpath.mdp.solve import PolicyClass, solve
 from riskpath.risk import RiskMeasure
+from riskpath.run import Run
 
 CLASSES: dict[PolicyClass, str] = {
     "markov": "greedy in the risk of what is still to come, step by step (IQN)",
@@ -61,3 +63,51 @@ def _short(answer: Solution | RiskpathError, env: Any) -> str:
         return "–"
     path = f" {env.path(answer.policy)}" if isinstance(env, RiskyGrid) else ""
     return f"{answer.value:.3f}{path}"
+
+
+def table_of(title: str, rows: list[dict[str, Any]]) -> Table:
+    """Rows with the same keys; the keys are the headings."""
+    table = Table(title=title, title_justify="left")
+    for heading in rows[0] if rows else ():
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*map(str, row.values()))
+    return table
+
+
+def lane_records(run: Run, problem: Any) -> list[dict[str, Any]]:
+    """What each seed of a run with one setting does, what that is worth, and what it believes it to be worth."""
+    discount = float(run.agents[0].discount)
+    if isinstance(run.worlds[0], FiniteEnvironment):
+        values, discounted = run.values()[0], run.values(discount)[0]
+    else:
+        sample = run.evaluate()
+        values, discounted = sample.values()[0], sample.values(discounted=True)[0]
+    return [
+        {
+            "seed": seed,
+            "does": _does(run, seed, problem),
+            "value": float(values[seed]),
+            "discounted": float(discounted[seed]),
+            "estimate": float(estimate),
+        }
+        for seed, estimate in enumerate(run.estimates()[0])
+    ]
+
+
+def _does(run: Run, seed: int, problem: Any) -> str:
+    """A policy on a finite problem in a few words."""
+    if isinstance(problem, RiskyGrid):
+        return problem.path(run.policy(seed))
+    world = run.worlds[0]
+    return "\n".join(describe_policy(world.mdp(), run.policy(seed))) if isinstance(world, FiniteEnvironment) else ""
+
+
+def lanes_table(title: str, risk: RiskMeasure, lanes: list[dict[str, Any]]) -> Table:
+    """A row for each seed."""
+    headings = {"value": f"{risk}", "discounted": "discounted", "estimate": "own estimate (discounted)"}
+    rows = [
+        {"seed": lane["seed"], "does": lane["does"], **{words: f"{lane[key]:.4g}" for key, words in headings.items()}}
+        for lane in lanes
+    ]
+    return table_of(title, rows)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from riskpath.experiments.grid import counted
 from riskpath.plot import COLOURS, panels, reference_line, save, seeds_curve
@@ -30,56 +31,67 @@ def _lanes(result: dict[str, Any], agent: str, risk: str) -> list[dict[str, Any]
     return [r for r in result["records"] if (r["agent"], r["risk"], r["grid"]) == wanted]
 
 
+def _by_agent(result: dict[str, Any], risk: str) -> dict[str, list[dict[str, Any]]]:
+    return {agent: lanes for agent in AGENTS if (lanes := _lanes(result, agent, risk))}
+
+
 def learning_curves(result: dict[str, Any]) -> Any:
     """Exact CVaR of the greedy policy against steps: median, middle half and range over seeds."""
     figure, axes = panels(1, 2, width=4.6, height=3.2)
     optima = {(o["grid"], o["risk"]): o for o in result["optima"]}
     for axis, risk in zip(axes[0], LEVELS, strict=True):
-        for agent in AGENTS:
-            if lanes := _lanes(result, agent, risk):
-                steps = [point[0] / 1000 for point in lanes[0]["curve"]]
-                values = np.array([[point[1] for point in lane["curve"]] for lane in lanes])
-                seeds_curve(axis, steps, values, agent, COLOURS[agent])
-        if best := optima.get(("paper", risk)):
-            for policies, style in (("history", "--"), ("adaptive", ":"), ("markov", "-.")):
-                if policies != "adaptive" or best["adaptive"] > best["history"] + 1e-9:
-                    reference_line(axis, best[policies], f"best {policies} {best[policies]:g}", style)
+        curves_panel(axis, _by_agent(result, risk), optima.get(("paper", risk)))
         axis.set_title(f"CVaR {risk.partition(':')[2]}", fontsize=10)
-        axis.set_xlabel("environment steps (thousands)", fontsize=8)
     axes[0, 0].set_ylabel("exact CVaR of the greedy policy", fontsize=8)
-    axes[0, 0].legend(fontsize=8, frameon=False, loc="center right")
+    _legend(*axes[0])
     return figure
+
+
+def _legend(*axes: Axes) -> None:
+    """On the first panel that shows anything."""
+    for axis in axes:
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend(fontsize=8, frameon=False, loc="center right")
+            return
+
+
+def curves_panel(axis: Axes, agents: dict[str, list[dict[str, Any]]], best: dict[str, Any] | None) -> None:
+    """Learning curves of agents, each with records of its seeds, and the best values of three classes of policies."""
+    for agent, lanes in agents.items():
+        steps = [point[0] / 1000 for point in lanes[0]["curve"]]
+        values = np.array([[point[1] for point in lane["curve"]] for lane in lanes])
+        seeds_curve(axis, steps, values, agent, COLOURS[agent])
+    for policies, style in (("history", "--"), ("adaptive", ":"), ("markov", "-.")):
+        if best and (policies != "adaptive" or best["adaptive"] > best["history"] + 1e-9):
+            reference_line(axis, best[policies], f"best {policies} {best[policies]:g}", style)
+    axis.set_xlabel("environment steps (thousands)", fontsize=8)
 
 
 def return_distributions(result: dict[str, Any]) -> Any:
     """The exact law of the total return under the final policies (seeds pooled), and the median CVaR of the seeds."""
     figure, axes = panels(1, 2, width=4.6, height=3.2, sharey=True)
     for axis, risk in zip(axes[0], LEVELS, strict=True):
-        for place, agent in enumerate(AGENTS):
-            lanes = _lanes(result, agent, risk)
-            if not lanes:
-                continue
-            mass: dict[float, float] = {}
-            for lane in lanes:
-                for atom, prob in zip(lane["atoms"], lane["probs"], strict=True):
-                    mass[atom] = mass.get(atom, 0.0) + prob / len(lanes)
-            axis.bar(
-                [a + 7 * (place - 1) for a in mass],
-                list(mass.values()),
-                7,
-                color=COLOURS[agent],
-                alpha=0.85,
-                label=agent,
-            )
-            line = float(np.median([read_risk(risk).value(np.array(x["atoms"]), np.array(x["probs"])) for x in lanes]))
-            axis.axvline(line, color=COLOURS[agent], linestyle="--", linewidth=1.4)
-            axis.annotate(f"{line:g}", (line, 1.02 - 0.06 * place), fontsize=7, color=COLOURS[agent], ha="left")
+        returns_panel(axis, _by_agent(result, risk), risk)
         axis.set_title(f"CVaR {risk.partition(':')[2]} (dashed: median over seeds)", fontsize=10)
-        axis.set_xlabel("total return", fontsize=8)
-        axis.set_ylim(0, 1.1)
     axes[0, 0].set_ylabel("probability", fontsize=8)
-    axes[0, 1].legend(fontsize=8, frameon=False, loc="center right")
+    _legend(*axes[0, ::-1])
     return figure
+
+
+def returns_panel(axis: Axes, agents: dict[str, list[dict[str, Any]]], risk: str) -> None:
+    """Bars for the law of the total return of agents, each with records of its seeds."""
+    for place, (agent, lanes) in enumerate(agents.items()):
+        mass: dict[float, float] = {}
+        for lane in lanes:
+            for atom, prob in zip(lane["atoms"], lane["probs"], strict=True):
+                mass[atom] = mass.get(atom, 0.0) + prob / len(lanes)
+        at = [atom + 7 * (place - 1) for atom in mass]
+        axis.bar(at, list(mass.values()), 7, color=COLOURS[agent], alpha=0.85, label=agent)
+        line = float(np.median([read_risk(risk).value(np.array(x["atoms"]), np.array(x["probs"])) for x in lanes]))
+        axis.axvline(line, color=COLOURS[agent], linestyle="--", linewidth=1.4)
+        axis.annotate(f"{line:g}", (line, 1.02 - 0.06 * place), fontsize=7, color=COLOURS[agent], ha="left")
+    axis.set_xlabel("total return", fontsize=8)
+    axis.set_ylim(0, 1.1)
 
 
 def paths_table(result: dict[str, Any]) -> str:

@@ -1,0 +1,68 @@
+"""Typed fields as options of the command line, and as plain values for a result's record."""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import tyro
+from jaxtyping import Array
+
+from riskpath.agents.base import Agent
+from riskpath.agents.cvar_drl import CVaRDRL
+from riskpath.agents.iqn import IQN
+from riskpath.agents.tql import TQL
+from riskpath.errors import RiskpathError
+from riskpath.risk import RiskMeasure
+from riskpath.risk_compose import risk as read_risk
+
+AGENTS: dict[str, type[Agent]] = {"iqn": IQN, "cvar-drl": CVaRDRL, "tql": TQL}
+
+parsers = tyro.constructors.ConstructorRegistry()
+"""How the parser reads the types it does not know by itself."""
+
+
+@parsers.primitive_rule
+def _measure(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    if info.type is not RiskMeasure:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="RISK",
+        instance_from_str=lambda words: read_risk(words[0]),
+        is_instance=lambda value: isinstance(value, RiskMeasure),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+@parsers.primitive_rule
+def _swept(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    """A float hyperparameter may be an array while it is trained; a user writes a number."""
+    if info.type != float | Array:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="FLOAT",
+        instance_from_str=lambda words: float(words[0]),
+        is_instance=lambda value: isinstance(value, int | float),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def agent_class(arguments: list[str]) -> type[Agent]:
+    """The agent named after `--agent`; its fields become options, so it must be known before the rest is read."""
+    words = [word for argument in arguments for word in argument.split("=", 1)]
+    name = words[words.index("--agent") + 1] if "--agent" in words[:-1] else "tql"
+    if name not in AGENTS:
+        raise RiskpathError(f"unknown agent {name!r}; there are {', '.join(AGENTS)}")
+    return AGENTS[name]
+
+
+def plain(value: Any) -> Any:
+    """Fields of a module and of those inside it, as JSON knows them; a risk measure as its name."""
+    if isinstance(value, RiskMeasure):
+        return str(value)
+    if isinstance(value, eqx.Module):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple):
+        return [plain(part) for part in value]
+    return value.tolist() if hasattr(value, "tolist") else value
