@@ -8,7 +8,8 @@
 An update is one gradient step of one seed; every setting makes one for each environment step, with one environment for
 each seed. All of it is counted: acting, the environment, the replay, learning. Startup and compilation are not: a rate
 is the median of several spells of the running program. On a CPU everything, peers included, runs on one core. Seeds
-side by side (lanes) add up. Ours walk RiskyGrid, the peers balance CartPole-v1, both cheap and with two actions;
+side by side (lanes) add up. Ours walk RiskyGrid, the peers balance CartPole-v1, both cheap and with two actions; the
+agents for vector actions drive RiskyMountainCar with four cars and one critic update for each four steps;
 `peers.py` lists where the peers' work differs from ours. Results go to benchmarks/results/throughput-DEVICE.json.
 """
 
@@ -39,6 +40,7 @@ AGENTS = {
     "TQL trajectory": lambda *args, **kw: rp.TQL(*args, critic="trajectory", **kw),
     "TQL convolved": lambda *args, **kw: rp.TQL(*args, critic="convolved", **kw),
 }
+CONTINUOUS = {"IQTD3": rp.IQTD3, "TQL continuous": rp.TQLContinuous}
 PEERS = {"Rejax IQN": "rejax", "QR-DQN": "sb3"}
 
 
@@ -71,23 +73,45 @@ class Size(NamedTuple):
         return AGENTS[name](rp.CVaR(0.25), network=rp.Network(hidden=(self.width,), head=head), training=training)
 
 
+class VectorSize(NamedTuple):
+    """The size of the agents for vector actions."""
+
+    name: str = "vector"
+    width: int = 128
+    quantiles: int = 32
+    batch: int = 256
+    capacity: int = 20_000
+
+    def __str__(self) -> str:
+        return f"{self.width} wide, batch {self.batch}"
+
+    def agent(self, name: str) -> rp.Agent:
+        """Ours at this size."""
+        training = rp.ActorCriticTraining(batch_size=self.batch, capacity=self.capacity, start_steps=800)
+        network = rp.Network(hidden=(self.width, self.width), window=10)
+        return CONTINUOUS[name](rp.CVaR(0.25), network=network, training=training)
+
+
 PAPER = Size("paper", width=512, quantiles=64, compared=1)
 SMALL = Size("small", width=64, quantiles=32, compared=8)
+VECTOR = VectorSize()
 
 
 def start(agent: rp.Agent, lanes: int) -> tuple[loop.Lanes, Any]:
     """The state before learning, and the sizes of the environment."""
-    world = as_environment("RiskyGrid")
-    return loop.start([agent], [world], lanes, 1, 0), world.spec
+    vectors = isinstance(agent, rp.IQTD3 | rp.TQLContinuous)
+    world = as_environment(rp.RiskyMountainCar(0.5, 300) if vectors else "RiskyGrid")
+    return loop.start([agent], [world], lanes, 4 if vectors else 1, 0), world.spec
 
 
 def work(agent: rp.Agent, lanes: int, rounds: int = 2) -> Iterator[int]:
     """Trains, and yields the updates of all lanes after every chunk."""
     state, spec = start(agent, lanes)
     state = loop.warm_up(state, spec, agent.training.start_steps)
+    each = agent.training.target_period * getattr(agent.training, "delay", 1)
     while True:
         state, _ = jax.block_until_ready(loop.chunk(state, spec, rounds))
-        yield rounds * agent.training.target_period * lanes
+        yield rounds * each * lanes
 
 
 def ring_copies(agent: rp.Agent, lanes: int = 4) -> dict[str, int]:
@@ -172,8 +196,12 @@ def machine() -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lanes", type=int, nargs="+", default=[1, 8])
-    parser.add_argument("--agents", nargs="+", default=list(AGENTS), choices=AGENTS)
+    parser.add_argument("--agents", nargs="+", default=[*AGENTS, *CONTINUOUS], choices=[*AGENTS, *CONTINUOUS])
     parser.add_argument("--heads", nargs="+", default=["late", "deep"], choices=["late", "deep"])
+    parser.add_argument(
+        "--sizes", nargs="+", default=["paper", "small", "vector"], choices=["paper", "small", "vector"]
+    )
+    parser.add_argument("--skip-copies", action="store_true", help="do not look for copies of the replay")
     parser.add_argument("--peers", type=Path, help="the folder that peers.py installed into")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a spell")
     parser.add_argument("--repeats", type=int, default=3, help="number of spells")
@@ -185,7 +213,9 @@ def main() -> None:
     wanted = {*options.lanes} | ({PAPER.compared, SMALL.compared} if options.peers else set())
 
     print(f"{here['device']} ({here['processor']}), {here['cores_allowed']} core(s), jax {jax.__version__}\n")
-    copies = {name: ring_copies(SMALL.agent(name)) for name in options.agents}
+    numbered, vectors = ([name for name in options.agents if name in kind] for kind in (AGENTS, CONTINUOUS))
+    asked = [] if options.skip_copies else options.agents
+    copies = {name: ring_copies((SMALL if name in AGENTS else VECTOR).agent(name)) for name in asked}
     for name, found in copies.items():
         print(f"{name}: copies of the replay {found['at entry']} at entry, {found['inside loops']} inside loops")
 
@@ -194,19 +224,26 @@ def main() -> None:
         f"\n{'program':16}{'head':6}{'size':24}{'lanes':>6}{'updates/s':>12}{'lowest':>12}{'highest':>12}{'cores':>7}"
     )
 
-    def add(program: str, head: str | None, size: Size, lanes: int, found: dict[str, Any], **more: Any) -> None:
+    command, sizes = shlex.join(["python", *sys.argv]), {size.name: size._asdict() for size in (PAPER, SMALL, VECTOR)}
+    RESULTS.mkdir(exist_ok=True)
+    target = RESULTS / f"throughput-{here['device'].replace(' ', '-').lower()}.json"
+
+    def add(program: str, head: str | None, size: Any, lanes: int, found: dict[str, Any], **more: Any) -> None:
         rows.append({"program": program, "head": head, "size": size.name, "lanes": lanes, **found, **more})
         speeds = "".join(f"{x:12,.1f}" for x in (found["updates_per_second"], min(found["rates"]), max(found["rates"])))
         print(f"{program:16}{head or '':6}{size!s:24}{lanes:6}{speeds}{found['cores_used']:7.2f}", flush=True)
+        everything = {"command": command, **here, "peers": versions, "sizes": sizes, "ring_copies": copies}
+        everything |= {"rows": rows, "ratios": ratios(rows)}  # after every row: an interruption loses one at most
+        target.write_text(json.dumps(everything, indent=2) + "\n")
 
-    for size in (PAPER, SMALL):
+    for size in (size for size in (PAPER, SMALL) if size.name in options.sizes):
         for program, peer in PEERS.items() if options.peers else ():
             seeds = 1 if peer == "sb3" else size.compared  # one after the other, seeds change nothing in its rate
             common = {**size._asdict(), "seeds": seeds}
             found = peers.ask(options.peers, peer, common, options.seconds, options.repeats)
             versions[program] = found.pop("versions")
             add(program, None, size, size.compared, found, seeds_side_by_side=seeds)
-        for name in options.agents:
+        for name in numbered:
             for head in options.heads:
                 for lanes in sorted(wanted):
                     if head == "deep" and on_cpu and lanes != size.compared:
@@ -214,19 +251,16 @@ def main() -> None:
                     running = work(size.agent(name, head), lanes)
                     add(name, head, size, lanes, peers.measure(running, options.seconds, options.repeats))
 
+    for name in vectors if VECTOR.name in options.sizes else []:
+        for lanes in sorted(wanted):
+            running = work(VECTOR.agent(name), lanes, rounds=1)
+            add(name, None, VECTOR, lanes, peers.measure(running, options.seconds, options.repeats))
+
     print(f"\n{'ratio':32}{'head':6}{'size':8}{'lanes':>6}{'':4}")
-    for row in (table := ratios(rows)):
+    for row in ratios(rows):
         print(f"{row['ratio']:32}{row['head']:6}{row['size']:8}{row['lanes']:6}{row['value']:9.2f}x")
     if options.peers:
         print("\nQR-DQN trains one seed at a time: its total rate with several is that of one, as given here.")
-
-    sizes = {size.name: size._asdict() for size in (PAPER, SMALL)}
-    command = shlex.join(["python", *sys.argv])
-    everything = {"command": command, **here, "peers": versions, "sizes": sizes, "ring_copies": copies}
-    everything |= {"rows": rows, "ratios": table}
-    RESULTS.mkdir(exist_ok=True)
-    target = RESULTS / f"throughput-{here['device'].replace(' ', '-').lower()}.json"
-    target.write_text(json.dumps(everything, indent=2) + "\n")
 
 
 if __name__ == "__main__":

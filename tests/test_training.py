@@ -1,5 +1,7 @@
 """Training as a whole: same seed same bits, one program for many settings, and every agent learns what it should."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -22,8 +24,12 @@ AGENTS = {
 
 
 def tiny(name: str, level: float = 0.25, **training) -> rp.Agent:
-    fast = eqx.tree_at(lambda t: [getattr(t, k) for k in training], FAST, list(training.values())) if training else FAST
+    fast = dataclasses.replace(FAST, **training)
     return AGENTS[name](rp.CVaR(level), network=TINY, training=fast)
+
+
+def horizon(steps: int) -> rp.FiniteMDP:
+    return rp.FiniteMDP.from_outcomes({("s", "stay"): [(1.0, 1.0, "s")]}, "s", horizon=steps)
 
 
 def parameters(run: rp.Run, lane: int) -> list[np.ndarray]:
@@ -41,6 +47,15 @@ def test_same_seed_same_bits_and_another_seed_others(name, unchecked):
     assert same(parameters(runs[0], 0), parameters(runs[1], 0))
     assert not same(parameters(runs[0], 0), parameters(runs[0], 1))
     assert not same(parameters(runs[0], 0), parameters(runs[2], 0))
+
+
+@pytest.mark.parametrize("kind", ["lstm", "transformer"])
+@pytest.mark.parametrize("window", [None, 3])
+def test_every_reader_of_histories_trains(kind, window, unchecked):
+    network = rp.Network(hidden=(8,), memory=8, history=kind, window=window)
+    run = rp.train(rp.TQL(rp.CVaR(0.25), network=network, training=FAST), "RiskyGrid", steps=120)
+    assert run.steps == 120
+    assert np.isfinite(run.values()).all()
 
 
 def test_going_on_equals_going_through(unchecked):
@@ -120,6 +135,11 @@ def test_a_reward_that_is_no_number_stops_the_run_and_keeps_what_was_there(unche
     assert same(parameters(stop.value.run, 0), before)
 
 
+def test_a_loss_that_is_no_number_stops_the_run_too(unchecked):
+    with pytest.raises(rp.TrainingStopped, match=r"the loss was not a finite number .* try a smaller step size"):
+        rp.train(tiny("IQN", lr=float("inf")), "RiskyGrid", steps=200)
+
+
 def test_interruption_returns_what_was_trained_so_far(unchecked):
     def interrupt(run, metrics):
         if run.steps >= 100:
@@ -142,6 +162,22 @@ def test_interruption_returns_what_was_trained_so_far(unchecked):
             "critic must be joint, trajectory or convolved, got 'best'",
         ),
         (lambda: rp.train([tiny("IQN"), tiny("TQL joint")], "RiskyGrid", steps=10), "may differ in float numbers only"),
+        (
+            lambda: rp.train([tiny("IQN", lr=1), tiny("IQN", lr=2)], "RiskyGrid", steps=10),
+            r"may differ in float numbers only \(2.0, not 2\)",
+        ),
+        (
+            lambda: rp.train([tiny("IQN")] * 2, [horizon(3), horizon(2)], steps=10),
+            "environments trained together (may differ in numbers only|must have the same sizes)",
+        ),
+        (lambda: rp.train(tiny("IQN"), rp.RiskyMountainCar(), steps=10), "IQN chooses among numbered actions"),
+        (lambda: rp.Network(head="best"), "head must be late or deep or table, got 'best'"),  # pyright: ignore[reportArgumentType]
+        (lambda: rp.Network(history="rnn"), "history must be gru or lstm or transformer, got 'rnn'"),  # pyright: ignore[reportArgumentType]
+        (lambda: rp.Network(hidden=()), "a network needs at least one hidden layer"),
+        (
+            lambda: rp.train(tiny("IQN", update_every=3), "RiskyGrid", steps=10, envs=2),
+            "update_every and envs must divide one another, got 3 and 2",
+        ),
         (lambda: rp.train([tiny("IQN")] * 2, ["RiskyGrid"] * 3, steps=10), "got 2 agents and 3 environments"),
         (lambda: rp.train([tiny("IQN")] * 2, ["RiskyGrid", "ThreeState"], steps=10), "must have the same sizes"),
         (

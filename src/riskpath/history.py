@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from riskpath.errors import RiskpathError
 from riskpath.nets import encode, encode_action, encoded_action_size, encoded_size
-from riskpath.types import EnvSpec, Key
+from riskpath.types import EnvSpec, Key, Window
 
 HistoryKind = Literal["gru", "lstm", "transformer"]
 
@@ -47,6 +47,23 @@ class History(eqx.Module):
         x = jnp.concatenate([encoded, before], axis=1) @ self.tokens.weight.T
         assert self.tokens.bias is not None
         return self.body(x + self.tokens.bias[None, :], valid)
+
+
+def read_both(
+    reader: "History | Numbers", window: Window, rolling: bool
+) -> tuple[Shaped[Array, "*H"], Shaped[Array, "*H"]]:
+    """Features of h_t and of h_{t+1}, as an agent that acts would see them.
+
+    One pass serves both if a history is all of an episode; a rolling window forgets its first token at the next step.
+    """
+    step = window.step
+    obs = jnp.concatenate([window.obs, step.next_obs[None]])
+    before = jnp.concatenate([window.prev_action, step.action[None]])
+    valid = jnp.concatenate([window.valid, jnp.ones((1,), bool)])
+    if not rolling:
+        features = reader(obs, before, valid)
+        return features[-2], features[-1]
+    return reader(obs[:-1], before[:-1], valid[:-1])[-1], reader(obs[1:], before[1:], valid[1:])[-1]
 
 
 def _recur(advance: Any, start: Any, tokens: Any) -> Float[Array, "T H"]:

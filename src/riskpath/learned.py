@@ -24,32 +24,40 @@ class LearnedPolicy:
     critic: Any = field(repr=False)
     world: Environment
 
-    def __call__(self, state: Any, memory: Any = None, reward: float = 0.0) -> tuple[Any, Any]:
-        """The greedy action and the memory after it."""
-        memory, percept, names = self._percept(state, memory, reward)
+    def __call__(self, state: Any, memory: Any = None, reward: float = 0.0, mask: Any = None) -> tuple[Any, Any]:
+        """The greedy action and the memory after it; where the problem is not finite, `mask` says what is available."""
+        memory, percept, names = self._percept(state, memory, reward, mask)
         action, memory = _act(self.agent, self.critic, memory, percept)
+        if self.world.spec.action_size:
+            return np.asarray(action), memory
         return names[int(action)] if names else int(action), memory
 
     def took(self, memory: Any, action: Any) -> Any:
         """The memory if another action was taken than the one this policy chose."""
         problem = self.world.problem if isinstance(self.world, FiniteEnvironment) else None
         number = _names(problem)[1].index(action) if problem else action
-        return self.agent.took(memory, jnp.asarray(number, jnp.int32))
+        kind = jnp.float32 if self.world.spec.action_size else jnp.int32
+        return self.agent.took(memory, jnp.asarray(number, kind))
 
     def estimate(self, state: Any, memory: Any = None, reward: float = 0.0) -> dict[Any, float]:
         """What the agent believes each available action to be worth."""
         memory, percept, names = self._percept(state, memory, reward)
         values = np.asarray(self.agent.estimate(self.critic, memory, percept))
-        return {names[i] if names else i: float(values[i]) for i in np.flatnonzero(percept.mask)}
+        return {names[i] if names else i: float(values[i]) for i in self._choices(percept)}
 
     def quantiles(self, state: Any, memory: Any = None, reward: float = 0.0, count: int = 100) -> dict[Any, np.ndarray]:
         """What the agent believes the law of the return to be: its quantiles at the levels (i + ½)/count."""
         memory, percept, names = self._percept(state, memory, reward)
         table = np.asarray(self.agent.quantiles(self.critic, memory, percept, midpoints(count)))
-        return {names[i] if names else i: table[:, i] for i in np.flatnonzero(percept.mask)}
+        return {names[i] if names else i: table[:, i] for i in self._choices(percept)}
 
-    def _percept(self, state: Any, memory: Any, reward: float) -> tuple[Any, Percept, list[Any]]:
-        obs, mask, names = self._read(state)
+    def _choices(self, percept: Percept) -> list[int]:
+        """The actions there is an estimate for: available ones, or 0 for the policy's own vector."""
+        return [0] if self.world.spec.action_size else np.flatnonzero(percept.mask).tolist()
+
+    def _percept(self, state: Any, memory: Any, reward: float, mask: Any = None) -> tuple[Any, Percept, list[Any]]:
+        obs, available, names = self._read(state)
+        mask = available if mask is None else np.asarray(mask, bool)
         percept = Percept(jnp.asarray(obs), jnp.asarray(reward, jnp.float32), jnp.asarray(mask))
         return self.agent.reset(self.critic, self.world.spec) if memory is None else memory, percept, names
 

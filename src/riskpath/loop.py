@@ -77,7 +77,8 @@ def start(agents: Sequence[Agent], worlds: Sequence[Environment], seeds: int, en
     lane = jax.tree.map(lambda x: x[0, 0], percept)
     zero, false = jnp.zeros(()), jnp.zeros((), bool)
     whole = jnp.zeros((), jnp.int32)
-    example = Step(lane.obs, whole, zero, lane.obs, lane.mask, false, false, whole, zero, zero)
+    action = jnp.zeros((spec.action_size,)) if spec.action_size else whole
+    example = Step(lane.obs, action, zero, lane.obs, lane.mask, false, false, whole, zero, zero)
     return Lanes(
         agent,
         world,
@@ -105,7 +106,7 @@ def collect(lanes: Lanes, spec: EnvSpec, warm: bool) -> Lanes:
 
     def one(agent: Agent, env: Environment, critic: CriticState, key: Key, env_state, percept, memory, time, earned):
         key, *step_keys = jax.random.split(key, time.shape[0] + 1)
-        explore = jnp.where(warm, 1.0, agent.epsilon(critic))
+        explore = jnp.where(warm, 1.0, agent.training.explore(critic.updates))
 
         def single(key: Key, env_state, percept: Percept, memory, time, earned):
             act_key, env_key, reset_key = jax.random.split(key, 3)
@@ -123,7 +124,7 @@ def collect(lanes: Lanes, spec: EnvSpec, warm: bool) -> Lanes:
 
     state = (lanes.critic, lanes.keys, lanes.env_state, lanes.percept, lanes.memory, lanes.time, lanes.earned)
     keys, (steps, env_state, percept, memory, time, earned) = eqx.filter_vmap(one)(lanes.agent, lanes.env, *state)
-    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
+    flat = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), steps)
     return Lanes(
         lanes.agent,
         lanes.env,
@@ -143,7 +144,7 @@ def collect(lanes: Lanes, spec: EnvSpec, warm: bool) -> Lanes:
 def update(lanes: Lanes, spec: EnvSpec) -> tuple[Lanes, dict[str, Array]]:
     """One update of every lane from its own part of the ring."""
     keys, sample_keys, learn_keys = jnp.moveaxis(jax.vmap(lambda k: jax.random.split(k, 3))(lanes.keys), 1, 0)
-    count, batch = lanes.time.shape[0], lanes.agent.training.batch_size
+    count, batch = lanes.time.shape[0], lanes.agent.training.samples
     ages, columns = sample_indices(lanes.ring, count, batch, sample_keys)
     samples = gather(lanes.ring, ages, columns, lanes.agent.window(spec))
     learn = eqx.filter_vmap(lambda agent, critic, batch, key: agent.learn(critic, batch, key=key))

@@ -37,7 +37,8 @@ def make_ring(example: Any, capacity: int, columns: int) -> Ring:
 def push(ring: Ring, steps: Any) -> Ring:
     """Writes one row: `steps` has a leading axis of all columns."""
     columns = ring.rows.shape[1]
-    row = jnp.concatenate([jnp.reshape(x, (columns, -1)).astype(jnp.float32) for x in jax.tree.leaves(steps)], axis=1)
+    leaves = (jnp.reshape(x, (columns, math.prod(x.shape[1:]))) for x in jax.tree.leaves(steps))
+    row = jnp.concatenate([x.astype(jnp.float32) for x in leaves], axis=1)
     at = ring.written % ring.rows.shape[0]
     rows = jax.lax.dynamic_update_slice(ring.rows, row[None], (at, jnp.zeros_like(at), jnp.zeros_like(at)))
     return Ring(rows, ring.written + 1, ring.example)

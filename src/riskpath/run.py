@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -49,7 +50,7 @@ class Run:
     lanes: loop.Lanes = field(repr=False)
     """Everything that training changes."""
     curve: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    """What `evaluate_every` saw: step, the value of every lane's greedy policy, and what `watch` wrote down."""
+    """What `evaluate_every` saw: step, and the value of every lane's greedy policy or what `watch` wrote down."""
     _copied: tuple[loop.Lanes, Any] | None = field(default=None, repr=False)
     """The lanes that were last copied to the host, and what was copied of them."""
 
@@ -83,17 +84,20 @@ class Run:
             raise RiskpathError("an exact law needs a finite problem")
         return world.mdp(discount).evaluate(self.policy(seed, setting))
 
-    def evaluate(self, episodes: int = 1_000, seed: int = 0, limit: int | None = None) -> Evaluation:
+    def evaluate(self, episodes: int = 1_000, seed: int = 0, limit: int | None = None, env: Any = None) -> Evaluation:
         """Greedy episodes of every lane: the sample of returns, plain and discounted.
 
         Args:
             episodes: How many, for each lane.
             seed: The number their randomness starts from.
             limit: The most steps of one; needed only where the environment has no limit of its own.
+            env: Another environment of the same sizes, or one for each setting; where it was trained unless told.
         """
-        limit = limit or self.spec.max_steps or 10_000
-        key = jax.random.key(seed)
-        plain, discounted, finished = rollouts(self.lanes, self.spec, episodes, limit, key=key)
+        worlds = self.worlds if env is None else _worlds(env, len(self.agents))
+        limit = limit or worlds[0].spec.max_steps or 10_000
+        world = loop.stack([world.bare() for world in worlds], self.seeds, eqx.is_array)
+        lanes = eqx.tree_at(lambda lanes: lanes.env, self.lanes, world)
+        plain, discounted, finished = rollouts(lanes, self.spec, episodes, limit, key=jax.random.key(seed))
         shape = (len(self.agents), self.seeds, episodes)
         risks = [agent.risk for agent in self.agents]
         return Evaluation(
@@ -156,7 +160,7 @@ def train(
         seed: The number all randomness starts from.
         progress: True for a progress bar, or a function called after every chunk with the run and its metrics.
         evaluate_every: Steps between evaluations of the greedy policies, kept in `run.curve`.
-        watch: What else to keep there, as a function of the run.
+        watch: What to keep there instead of the values, as a function of the run.
     """
     for name, value in (("steps", steps), ("seeds", seeds), ("envs", envs)):
         if value < 1:
@@ -174,11 +178,17 @@ def train(
                 raise TrainingStopped(
                     f"a reward was not a finite number between steps {run.steps} and {int(lanes.steps)}", run
                 )
+            if not np.isfinite(metrics.get("loss", 0.0)).all():
+                raise TrainingStopped(
+                    f"the loss was not a finite number between steps {run.steps} and {int(lanes.steps)}: "
+                    "try a smaller step size, or rewards scaled down",
+                    run,
+                )
             run.lanes = lanes
             if evaluate_every and run.steps >= next_evaluation:
                 next_evaluation += evaluate_every
-                noted = watch(run) if watch else {}
-                run.curve.append({"step": run.steps, "values": run.values().tolist(), **noted})
+                noted = watch(run) if watch else {"values": run.values().tolist()}
+                run.curve.append({"step": run.steps, **noted})
             if show:
                 speed = (run.steps - before) / max(1e-9, time.monotonic() - began)
                 show(run, {**metrics, "steps_per_second": speed * len(run.agents) * run.seeds})
@@ -192,20 +202,34 @@ def train(
 
 def _begin(agent: Agent | Sequence[Agent], env: Any, seeds: int, envs: int, seed: int) -> Run:
     agents = [agent] if isinstance(agent, Agent) else list(agent)
-    worlds = [as_environment(one) for one in (env if isinstance(env, list | tuple) else [env] * len(agents))]
-    if len(worlds) != len(agents):
-        raise RiskpathError(f"got {len(agents)} agents and {len(worlds)} environments; they must match")
+    worlds = _worlds(env, len(agents))
     if any(world.spec != worlds[0].spec for world in worlds):
         raise RiskpathError("environments trained together must have the same sizes; train them one after the other")
+    if any(_fixed(world.bare()) != _fixed(worlds[0].bare()) for world in worlds):
+        raise RiskpathError("environments trained together may differ in numbers only; train them one after the other")
     if any(_fixed(agent) != _fixed(agents[0]) for agent in agents):
-        raise RiskpathError("agents trained together may differ in float numbers only; train them one after the other")
-    agents[0].window(worlds[0].spec)  # refuses what it cannot handle before any work
+        raise RiskpathError(
+            "agents trained together may differ in float numbers only (2.0, not 2); train them one after the other"
+        )
+    spec, every = worlds[0].spec, agents[0].training.update_every
+    if envs % every and every % envs:
+        raise RiskpathError(f"update_every and envs must divide one another, got {every} and {envs}")
+    agents[0].window(spec)  # refuses what it cannot handle before any work
     return Run(agents, worlds, seeds, loop.start(agents, worlds, seeds, envs, seed))
 
 
-def _fixed(agent: Agent) -> str:
-    """All of an agent that is not a float number."""
-    return repr(jax.tree.structure(agent))
+def _worlds(env: Any, count: int) -> list[Environment]:
+    """An environment for each of `count` settings."""
+    worlds = [as_environment(one) for one in (env if isinstance(env, list | tuple) else [env] * count)]
+    if len(worlds) != count:
+        raise RiskpathError(f"got {count} agents and {len(worlds)} environments; they must match")
+    return worlds
+
+
+def _fixed(thing: Agent | Environment) -> str:
+    """All of an agent or an environment that lanes must have in common."""
+    swept = loop.is_swept if isinstance(thing, Agent) else eqx.is_array
+    return repr((jax.tree.structure(thing), [leaf for leaf in jax.tree.leaves(thing) if not swept(leaf)]))
 
 
 def _use_compilation_cache() -> None:

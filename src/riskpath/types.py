@@ -42,7 +42,7 @@ class Percept(eqx.Module):
     reward: Float[Array, ""]
     """The reward of the step before; 0 at the start of an episode."""
     mask: Bool[Array, " A"]
-    """Which actions are available."""
+    """Which actions are available; empty if actions are vectors."""
 
 
 class Step(eqx.Module):
@@ -50,8 +50,8 @@ class Step(eqx.Module):
 
     obs: Shaped[Array, "*obs"]
     """s_t."""
-    action: Int[Array, ""]
-    """a_t."""
+    action: Shaped[Array, "*act"]
+    """a_t: a number, or a vector with entries in [−1, 1]."""
     reward: Float[Array, ""]
     """r_t."""
     next_obs: Shaped[Array, "*obs"]
@@ -77,7 +77,7 @@ class Window(eqx.Module):
     """The step at time t."""
     obs: Shaped[Array, "T *obs"]
     """s_{t−T+1}, …, s_t."""
-    prev_action: Int[Array, " T"]
+    prev_action: Shaped[Array, "T *act"]
     """a_{t−T}, …, a_{t−1}: the action *before* each of those states (the first is not filled in)."""
     valid: Bool[Array, " T"]
     """Which of them belong to this episode; the last always does."""
@@ -91,3 +91,8 @@ def power(discount: float | Array, time: Int[Array, ""]) -> Float[Array, ""]:
 def tree_where(condition: Bool[Array, ""], yes, no):
     """`jnp.where` over PyTrees of equal structure."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+def stop_gradient(tree):
+    """`jax.lax.stop_gradient` for PyTrees that hold functions, too."""
+    return jax.tree.map(lambda x: jax.lax.stop_gradient(x) if eqx.is_array(x) else x, tree)

@@ -7,14 +7,15 @@ lanes with different ones are trained by one compiled program.
 """
 
 import abc
-from typing import Any
+from typing import Any, get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
+from riskpath.errors import RiskpathError
 from riskpath.history import HistoryKind
 from riskpath.losses import midpoints, stratified
 from riskpath.nets import HeadKind
@@ -36,6 +37,13 @@ class Network(eqx.Module):
     """Width of what reads a history; hidden layers follow it."""
     window: int | None = eqx.field(static=True, default=None)
     """How many of the latest states a history keeps; None for all of the episode."""
+
+    def __check_init__(self):
+        for field, kinds in (("head", HeadKind), ("history", HistoryKind)):
+            if getattr(self, field) not in get_args(kinds):
+                raise RiskpathError(f"{field} must be {' or '.join(get_args(kinds))}, got {getattr(self, field)!r}")
+        if not self.hidden:
+            raise RiskpathError("a network needs at least one hidden layer, for example hidden=(64,)")
 
 
 class Training(eqx.Module):
@@ -74,6 +82,15 @@ class Training(eqx.Module):
     epsilon_steps: float | Array = 10_000.0
     """Updates over which it falls from the one to the other, linearly."""
 
+    @property
+    def samples(self) -> int:
+        """Samples for each call of `learn`."""
+        return self.batch_size
+
+    def explore(self, updates: Int[Array, ""]) -> Float[Array, ""]:
+        """The share of random actions after so many updates."""
+        return linear(updates, self.epsilon_start, self.epsilon_end, self.epsilon_steps)
+
 
 PAPER_NETWORK = Network(hidden=(512,), head="deep")
 """The published widths."""
@@ -111,8 +128,8 @@ class Agent(eqx.Module):
     """γ."""
     network: eqx.AbstractVar[Network]
     """Sizes."""
-    training: eqx.AbstractVar[Training]
-    """How to train."""
+    training: eqx.AbstractVar[Any]
+    """How to train: `Training`, or `ActorCriticTraining`."""
 
     @abc.abstractmethod
     def init(self, spec: EnvSpec, *, key: Key) -> CriticState:
@@ -125,11 +142,11 @@ class Agent(eqx.Module):
     @abc.abstractmethod
     def act(
         self, state: CriticState, memory: Any, percept: Percept, *, key: Key, explore: Float[Array, ""]
-    ) -> tuple[Int[Array, ""], Any]:
-        """An action, random with probability `explore`, and the memory after it."""
+    ) -> tuple[Shaped[Array, "*act"], Any]:
+        """An action and the memory after it; `explore` is 0 for the agent's best, 1 for nothing but exploration."""
 
     @abc.abstractmethod
-    def took(self, memory: Any, action: Int[Array, ""]) -> Any:
+    def took(self, memory: Any, action: Shaped[Array, "*act"]) -> Any:
         """The memory if another action than `act`'s was taken in the end."""
 
     @abc.abstractmethod
@@ -154,26 +171,27 @@ class Agent(eqx.Module):
     ) -> Float[Array, "N A"]:
         """The law that `estimate` is a measure of, in the units of the return: its quantiles for each action."""
 
+    @abc.abstractmethod
+    def sync(self, state: CriticState) -> CriticState:
+        """What happens every `training.target_period` updates: the target network is renewed."""
+
     def worth(self, state: CriticState, memory: Any, percept: Percept) -> Float[Array, ""]:
         """The agent's own estimate of what the best available action is worth."""
-        return jnp.max(jnp.where(percept.mask, self.estimate(state, memory, percept), -jnp.inf))
-
-    def sync(self, state: CriticState) -> CriticState:
-        """Renews the target network."""
-        return eqx.tree_at(lambda s: s.target, state, state.params)
-
-    def epsilon(self, state: CriticState) -> Float[Array, ""]:
-        """The share of random actions now."""
-        t = self.training
-        return _linear(state.updates, t.epsilon_start, t.epsilon_end, t.epsilon_steps)
+        values = self.estimate(state, memory, percept)
+        return jnp.max(jnp.where(percept.mask, values, -jnp.inf)) if percept.mask.size else values[0]
 
 
-def _linear(
+def linear(
     updates: Int[Array, ""], first: float | Array, last: float | Array, steps: float | Array
 ) -> Float[Array, ""]:
     """From the first value to the last in so many updates."""
     share = jnp.clip(updates.astype(jnp.float32) / steps, 0.0, 1.0)
     return jnp.asarray(first + share * (last - first))
+
+
+def renewed(state: CriticState) -> CriticState:
+    """The target network becomes what is learned."""
+    return eqx.tree_at(lambda s: s.target, state, state.params)
 
 
 def new_state(params: Any) -> CriticState:
@@ -186,7 +204,7 @@ _ADAM = optax.scale_by_adam(eps=1e-6)
 
 def descend(state: CriticState, loss: Any, training: Training, batch: Any) -> tuple[CriticState, dict[str, Array]]:
     """One step of Adam on the mean over a batch of `loss(params, sample)`."""
-    lr = _linear(state.updates, training.lr, training.lr_end, training.lr_steps)
+    lr = linear(state.updates, training.lr, training.lr_end, training.lr_steps)
 
     def mean_loss(params: Any) -> Float[Array, ""]:
         return jnp.mean(jax.vmap(lambda sample: loss(params, sample))(batch))
@@ -205,6 +223,14 @@ def draw_levels(network: Network, training: Training, *, key: Key) -> tuple[Floa
         return midpoints(online), midpoints(target)
     online_key, target_key = jax.random.split(key)
     return stratified(online, key=online_key), stratified(target, key=target_key)
+
+
+def require_numbered(spec: EnvSpec, name: str) -> None:
+    """Refuses vector actions in one line."""
+    if spec.action_size:
+        raise RiskpathError(
+            f"{name} chooses among numbered actions; this environment wants vectors: use IQTD3 or TQLContinuous"
+        )
 
 
 def masked_argmax(values: Float[Array, " A"], mask: Bool[Array, " A"]) -> Int[Array, ""]:

@@ -2,12 +2,11 @@
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Shaped
 
 from riskpath.agents.base import Network
 from riskpath.errors import RiskpathError
-from riskpath.history import History, Numbers
+from riskpath.history import History, Numbers, read_both
 from riskpath.losses import midpoints
 from riskpath.nets import Head, Layers, Table, Trunk, make_head
 from riskpath.risk import RiskMeasure
@@ -50,9 +49,12 @@ class HistoryCritic(eqx.Module):
     history: History | Numbers
     layers: Layers | None
     head: Head
+    rolling: bool = eqx.field(static=True)
+    """Is a history only the latest part of an episode?"""
 
     def __init__(self, network: Network, spec: EnvSpec, length: int, levels: int, outputs: int, *, key: Key):
         history_key, layers_key, head_key = jax.random.split(key, 3)
+        self.rolling = spec.max_steps is None or length < spec.max_steps
         if network.head == "table":
             self.history, self.layers = Numbers(spec, length), None
             self.head = Table(self.history.rows, levels, outputs)
@@ -68,12 +70,9 @@ class HistoryCritic(eqx.Module):
         return self._after(self.history(obs, prev_action, valid)[-1])
 
     def features(self, window: Window) -> tuple[Shaped[Array, "*H"], Shaped[Array, "*H"]]:
-        """Features of h_t and of h_{t+1}, in one pass."""
-        step = window.step
-        obs = jnp.concatenate([window.obs, step.next_obs[None]])
-        prev_action = jnp.concatenate([window.prev_action, step.action[None]])
-        encoded = self.history(obs, prev_action, jnp.concatenate([window.valid, jnp.ones((1,), bool)]))
-        return self._after(encoded[-2]), self._after(encoded[-1])
+        """Features of h_t and of h_{t+1}."""
+        now, following = read_both(self.history, window, self.rolling)
+        return self._after(now), self._after(following)
 
     def _after(self, encoded: Shaped[Array, "*M"]) -> Shaped[Array, "*H"]:
         return encoded if self.layers is None else self.layers(encoded)

@@ -23,6 +23,8 @@ from riskpath.agents.base import (
     epsilon_greedy,
     masked_argmax,
     new_state,
+    renewed,
+    require_numbered,
 )
 from riskpath.agents.critics import MarkovCritic
 from riskpath.errors import RiskpathError
@@ -66,6 +68,7 @@ class CVaRDRL(Agent):
 
     def window(self, spec: EnvSpec) -> int:
         """No history."""
+        require_numbered(spec, "CVaRDRL")
         return 0
 
     def note(self, memory: Threshold) -> Float[Array, ""]:
@@ -125,3 +128,7 @@ class CVaRDRL(Agent):
             return quantile_huber(predicted, taus, jax.lax.stop_gradient(target), t.kappa * t.reward_scale)
 
         return descend(state, loss, t, batch)
+
+    def sync(self, state: CriticState) -> CriticState:
+        """The target network is renewed."""
+        return renewed(state)

@@ -20,6 +20,8 @@ from riskpath.agents.base import (
     epsilon_greedy,
     masked_argmax,
     new_state,
+    renewed,
+    require_numbered,
 )
 from riskpath.agents.critics import MarkovCritic
 from riskpath.losses import quantile_huber
@@ -49,6 +51,7 @@ class IQN(Agent):
 
     def window(self, spec: EnvSpec) -> int:
         """No history."""
+        require_numbered(spec, "IQN")
         return 0
 
     def note(self, memory: None) -> Float[Array, ""]:
@@ -91,3 +94,7 @@ class IQN(Agent):
             return quantile_huber(predicted, taus, jax.lax.stop_gradient(target), t.kappa * t.reward_scale)
 
         return descend(state, loss, t, batch)
+
+    def sync(self, state: CriticState) -> CriticState:
+        """The target network is renewed."""
+        return renewed(state)

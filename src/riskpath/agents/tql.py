@@ -31,12 +31,14 @@ from riskpath.agents.base import (
     epsilon_greedy,
     masked_argmax,
     new_state,
+    renewed,
+    require_numbered,
 )
 from riskpath.agents.critics import HistoryCritic, MarkovCritic
 from riskpath.errors import RiskpathError
 from riskpath.losses import midpoints, quantile_huber
 from riskpath.risk import Mean, RiskMeasure
-from riskpath.types import EnvSpec, Key, Percept, Window, power
+from riskpath.types import EnvSpec, Key, Percept, Window, power, stop_gradient
 
 CONVOLVED_TAUS = 16
 
@@ -88,6 +90,7 @@ class TQL(Agent):
 
     def window(self, spec: EnvSpec) -> int:
         """All of the episode, unless a window was asked for."""
+        require_numbered(spec, "TQL")
         length = self.network.window or spec.max_steps
         if length is None:
             raise RiskpathError("episodes of this environment have no known limit: give TQL a window, for example 10")
@@ -185,7 +188,7 @@ class TQL(Agent):
             step, head = window.step, critics.history.head
             now, following = critics.history.features(window)
             earned = t.reward_scale * step.earned
-            frozen = jax.lax.stop_gradient(critics)
+            frozen = stop_gradient(critics)
             values = self._risk(frozen, jax.lax.stop_gradient(following), step.next_obs, step.time + 1)
             best = masked_argmax(values, step.next_mask)
 
@@ -211,3 +214,7 @@ class TQL(Agent):
             return markov + fit(head(now, head.embed(taus))[:, step.action], whole)
 
         return descend(state, loss, t, batch)
+
+    def sync(self, state: CriticState) -> CriticState:
+        """The target network is renewed."""
+        return renewed(state)

@@ -33,13 +33,13 @@ class Environment(eqx.Module):
 
     @abc.abstractmethod
     def step(
-        self, key: Key, state: Any, action: Int[Array, ""]
+        self, key: Key, state: Any, action: Shaped[Array, "*act"]
     ) -> tuple[Shaped[Array, "*obs"], Any, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
         """Observation, state, reward, terminated, truncated after an action."""
 
     @abc.abstractmethod
     def mask(self, state: Any) -> Bool[Array, " A"]:
-        """Which actions are available; in a terminal state, any non-empty answer will do."""
+        """Which actions are available (in a terminal state, any non-empty answer will do); [0] if they are vectors."""
 
     @abc.abstractmethod
     def bare(self) -> "Environment":

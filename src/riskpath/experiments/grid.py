@@ -103,7 +103,7 @@ def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, only: str = "",
             continue
         clock = time.monotonic()
         agents, grids = [agent for agent, _ in settings], [grid for _, grid in settings]
-        watch = lambda run: {"paths": _paths(run)}  # noqa: E731
+        watch = lambda run: {"paths": _paths(run), "values": run.values().tolist()}  # noqa: E731
         # Most is decided early, so the first part is looked at more closely.
         early = min(EARLY, steps // 2)
         run = train(agents, grids, steps=early, seeds=seeds, evaluate_every=early // 20, progress=True, watch=watch)

@@ -1,0 +1,131 @@
+"""IQTD3: TD3 whose twin critics are quantile critics and whose actor maximises β of the return to go, at every step.
+
+    Z_i(s, a; τ) ← r + γ Z′(s′, π′(s′) + noise; τ′),    Z′ the twin with the lower mean
+    π ← argmax β[½(Z₁ + Z₂)(s, π(s))]
+
+The baseline of the paper for vector actions, and with `Mean()` its control.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Shaped
+
+from riskpath.agents.base import Agent, CriticState, Network
+from riskpath.agents.continuous import (
+    Actor,
+    ActorCriticTraining,
+    Noise,
+    Twins,
+    explored,
+    improve,
+    lower_law,
+    make_twins,
+    new_actor_critic,
+    saturation_penalty,
+    silence,
+    smoothed,
+)
+from riskpath.errors import RiskpathError
+from riskpath.losses import midpoints, quantile_huber, stratified
+from riskpath.nets import encode, encoded_size
+from riskpath.risk import Mean, RiskMeasure
+from riskpath.types import EnvSpec, Key, Percept, Step
+
+
+class Networks(eqx.Module):
+    """Everything that is learned."""
+
+    critic: Twins
+    actor: Actor
+    spec: EnvSpec
+
+
+class IQTD3(Agent):
+    """TD3 with quantile critics, risk-greedy at every step."""
+
+    risk: RiskMeasure = Mean()
+    """β, applied to the return to go."""
+    discount: float | Array = 0.99
+    """γ."""
+    network: Network = Network(hidden=(128, 128))
+    """Sizes."""
+    training: ActorCriticTraining = ActorCriticTraining()
+    """How to train."""
+
+    def init(self, spec: EnvSpec, *, key: Key) -> CriticState:
+        """Fresh networks."""
+        critic_key, actor_key = jax.random.split(key)
+        size, hidden = encoded_size(spec), self.network.hidden
+        critics = make_twins(size + spec.action_size, hidden, key=critic_key)
+        return new_actor_critic(Networks(critics, Actor(size, hidden, spec.action_size, key=actor_key), spec))
+
+    def reset(self, state: CriticState, spec: EnvSpec) -> Noise:
+        """Only the exploration is remembered."""
+        return silence(spec.action_size)
+
+    def window(self, spec: EnvSpec) -> int:
+        """No history."""
+        if not spec.action_size:
+            raise RiskpathError("IQTD3 acts with vectors; this environment has numbered actions: use IQN or TQL")
+        return 0
+
+    def note(self, memory: Noise) -> Float[Array, ""]:
+        """Nothing to note."""
+        return jnp.zeros(())
+
+    def act(
+        self, state: CriticState, memory: Noise, percept: Percept, *, key: Key, explore: Float[Array, ""]
+    ) -> tuple[Float[Array, " C"], Noise]:
+        """π(s), with exploration."""
+        own = state.params.actor(encode(state.params.spec, percept.obs))
+        return explored(self.training, own, memory, key=key, explore=explore)
+
+    def took(self, memory: Noise, action: Shaped[Array, "*act"]) -> Noise:
+        """Actions are not remembered."""
+        return memory
+
+    def quantiles(
+        self, state: CriticState, memory: Noise, percept: Percept, taus: Float[Array, " N"]
+    ) -> Float[Array, "N 1"]:
+        """The law of the return to go under the actor's own action, the mean of both critics."""
+        x = encode(state.params.spec, percept.obs)
+        action = state.params.actor(x)
+        both = [critic.quantiles(x, action, taus) for critic in state.params.critic]
+        return (0.5 * (both[0] + both[1]) / self.training.reward_scale)[:, None]
+
+    def estimate(self, state: CriticState, memory: Noise, percept: Percept) -> Float[Array, " 1"]:
+        """β of it."""
+        return jnp.mean(self.quantiles(state, memory, percept, self._levels()), axis=0)
+
+    def _levels(self) -> Float[Array, " N"]:
+        return self.risk.distort(midpoints(self.training.act_taus))
+
+    def learn(self, state: CriticState, batch: Step, *, key: Key) -> tuple[CriticState, dict[str, Array]]:
+        """Two updates of the critics and one of the actor."""
+        t, spec = self.training, state.params.spec
+        online_key, target_key, improve_key = jax.random.split(key, 3)
+        taus, target_taus = stratified(t.online_taus, key=online_key), stratified(t.target_taus, key=target_key)
+
+        def critic_loss(critic: Twins, state: CriticState, step: Step, key: Key) -> Float[Array, ""]:
+            x, following = encode(spec, step.obs), encode(spec, step.next_obs)
+            noise = jax.random.normal(key, step.action.shape)
+            action = smoothed(t, state.target.actor(following), noise)
+            future = lower_law(t, state.target.critic, following, action, target_taus)
+            future = jnp.where(step.terminated, 0.0, self.discount * future)
+            target = jax.lax.stop_gradient(t.reward_scale * step.reward + future)
+            kappa = t.kappa * t.reward_scale
+            first, second = (quantile_huber(z.quantiles(x, step.action, taus), taus, target, kappa) for z in critic)
+            return first + second
+
+        def actor_loss(actor: Actor, state: CriticState, step: Step) -> Float[Array, ""]:
+            x = encode(spec, step.obs)
+            raw = actor.raw(x)
+            values = [z.mean(x, jnp.tanh(raw), self._levels()) for z in state.params.critic]
+            return saturation_penalty(t, raw) - 0.5 * (values[0] + values[1])
+
+        return improve(t, state, critic_loss, actor_loss, batch, key=improve_key)
+
+    def sync(self, state: CriticState) -> CriticState:
+        """Targets follow at every update already."""
+        return state
