@@ -39,6 +39,23 @@ def test_quantile_huber_is_its_formula(kappa):
     assert float(value) == pytest.approx(huber_by_hand(predicted, taus, target, kappa), rel=1e-4)
 
 
+@pytest.mark.parametrize("scale", [1.0, 40.0])
+def test_its_gradient_is_that_of_the_formula(scale):
+    # As it is used: under vmap, with a traced threshold for each lane, small and large beside the errors.
+    rng = np.random.default_rng(2)
+    predicted, target = scale * rng.normal(size=(3, 4)), scale * rng.normal(size=(3, 7))
+    taus, kappas = rng.uniform(size=4), np.array([0.01, 0.5, 100.0])
+    single = [jnp.asarray(x, jnp.float32) for x in (predicted, taus, target, kappas)]
+    loss = lambda *x: 3.0 * quantile_huber(*x)  # noqa: E731
+    gradients = jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 2)), in_axes=(0, None, 0, 0)))(*single)
+    for lane, kappa in enumerate(kappas):
+        for i in range(4):
+            step = np.where(np.arange(4) == i, 1e-6, 0.0)
+            up, down = (huber_by_hand(predicted[lane] + s, taus, target[lane], kappa) for s in (step, -step))
+            assert float(gradients[0][lane, i]) == pytest.approx(3.0 * (up - down) / 2e-6, rel=1e-3, abs=1e-4)
+    assert not np.asarray(gradients[1]).any()  # nothing is learned through a target
+
+
 def test_minimising_it_finds_quantiles_if_kappa_is_small_beside_the_spread():
     target = jnp.asarray(np.random.default_rng(1).choice([0.0, 100.0], size=4000, p=[0.25, 0.75]), jnp.float32)
     taus = jnp.array([0.05, 0.15, 0.35, 0.9])

@@ -1,0 +1,82 @@
+"""Episodes of learned policies against the exact law of their return."""
+
+import jaxtyping
+import numpy as np
+import pytest
+
+import riskpath as rp
+from riskpath.evaluate import Evaluation
+
+DISCOUNTS, LEVELS = (0.9, 0.5), (0.1, 0.9)
+TRAINING = rp.Training(
+    start_steps=60, target_period=20, batch_size=8, online_taus=8, target_taus=8, act_taus=8, lr=0.03, lr_end=0.03
+)
+
+
+@pytest.fixture(scope="module")
+def run() -> rp.Run:
+    """Four lanes that do different things: two settings, two seeds."""
+    agents = [
+        rp.TQL(rp.CVaR(level), discount=discount, network=rp.Network(head="table"), training=TRAINING)
+        for level, discount in zip(LEVELS, DISCOUNTS, strict=True)
+    ]
+    jaxtyping.config.update("jaxtyping_disable", True)  # the fixture `unchecked` is for one test only
+    trained = rp.train(agents, "RiskyGrid", steps=300, seeds=2)
+    jaxtyping.config.update("jaxtyping_disable", False)
+    return trained
+
+
+@pytest.fixture(scope="module")
+def evaluation(run: rp.Run) -> Evaluation:
+    return run.evaluate(episodes=2_000)
+
+
+@pytest.mark.parametrize("kind", ["returns", "discounted"])
+@pytest.mark.parametrize("setting", [0, 1])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_sample_follows_the_exact_law(run, evaluation, unchecked, seed, setting, kind):
+    sample = getattr(evaluation, kind)[setting, seed]
+    law = run.law(seed, setting, DISCOUNTS[setting] if kind == "discounted" else 1.0)
+    apart = np.abs(sample[:, None] - law.atoms[None, :])
+    assert apart.min(axis=1).max() < 1e-3
+    shares = np.bincount(apart.argmin(axis=1), minlength=len(law.atoms)) / len(sample)
+    assert (np.abs(shares - law.probs) <= 5 * np.sqrt(law.probs * (1 - law.probs) / len(sample)) + 1e-9).all()
+    assert abs(sample.mean() - law.mean) <= 5 * law.std / len(sample) ** 0.5 + 1e-3
+
+
+def test_values_are_the_measure_of_each_sample(run, evaluation):
+    assert evaluation.finished == 1.0
+    for setting, level in enumerate(LEVELS):
+        for seed in range(2):
+            plain, discounted = evaluation.returns[setting, seed], evaluation.discounted[setting, seed]
+            assert evaluation.values()[setting, seed] == pytest.approx(rp.CVaR(level).value(plain))
+            assert evaluation.values(discounted=True)[setting, seed] == pytest.approx(rp.CVaR(level).value(discounted))
+            assert evaluation.values(risk=rp.Mean())[setting, seed] == pytest.approx(plain.mean())
+    assert str(evaluation).startswith("cvar:0.1: undiscounted ")
+
+
+def test_lanes_and_episodes_are_drawn_independently(run, evaluation, unchecked):
+    sample = run.evaluate(episodes=2_000).returns
+    np.testing.assert_array_equal(sample, evaluation.returns)
+    assert (run.evaluate(episodes=2_000, seed=1).returns != sample).any()
+    yellow = [lane for lane in sample.reshape(4, -1) if lane.std() > 0]
+    assert len(yellow) >= 2  # else this test says nothing
+    assert all((a != b).any() for i, a in enumerate(yellow) for b in yellow[:i])
+    assert all((lane[::2] != lane[1::2]).any() for lane in yellow)
+
+
+def test_a_limit_cuts_episodes_off(run, unchecked):
+    cut = run.evaluate(episodes=50, limit=1)
+    assert cut.finished == 0.0
+    assert set(cut.returns.ravel()) <= {18.0, 98.0, -2.0}  # blue, or yellow with and without luck
+
+
+def test_values_are_exact_and_estimates_are_those_of_the_best_action(run, unchecked):
+    start = rp.RiskyGrid().cell(0, 0)
+    for setting, level in enumerate(LEVELS):
+        for seed in range(2):
+            assert run.values()[setting, seed] == pytest.approx(rp.CVaR(level).value(run.law(seed, setting)))
+            believed = run.policy(seed, setting).estimate(start)
+            assert run.estimates()[setting, seed] == pytest.approx(max(believed.values()), abs=1e-3)
+            assert run.policy(seed, setting)(start)[0] == max(believed, key=lambda action: believed[action])
+    assert len({round(float(x), 3) for x in run.estimates().ravel()}) == 4
