@@ -33,7 +33,7 @@ import riskpath as rp
 from riskpath.envs.mountain_car import GRAVITY, MAX_POSITION, MAX_SPEED, MIN_POSITION, POWER, Car, RiskyMountainCar
 from riskpath.types import power
 
-RESULTS = Path(__file__).parent / "results" / "mountain_car_optimum.json"
+RESULTS = Path(__file__).parent.parent / "src" / "riskpath" / "experiments" / "mountain_car_optimum.json"
 WEIGHTS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 MEASURES = ("cvar:0.25", "cpw:0.71", "pow:-2", "wang:0.75", "wang:-0.75")
 KAPPAS = (-0.15, -0.07, 0.07, 0.15, 0.25, 0.4)

@@ -200,9 +200,9 @@ LEARN = rp.Training(
 )
 
 
-def learned(name: str) -> rp.Run:
+def learned(name: str, problem: rp.ThreeState = BET) -> rp.Run:
     agent = AGENTS[name](rp.CVaR(0.1), discount=1.0, network=rp.Network(hidden=(32,)), training=LEARN)
-    return rp.train(agent, BET, steps=6000, seeds=2)
+    return rp.train(agent, problem, steps=6000, seeds=2)
 
 
 @pytest.mark.parametrize("name", ["TQL joint", "TQL trajectory", "TQL convolved"])
@@ -215,7 +215,7 @@ def test_tql_learns_to_bet_twice(name, unchecked):
 
 
 def test_iqn_learns_never_to_bet(unchecked):
-    run = learned("IQN")
+    run = learned("IQN", rp.ThreeState(p_win=0.6))
     for seed in range(2):
         assert run.values()[0, seed] == pytest.approx(-10.0)
         assert run.policy(seed).estimate("s0")["safe"] == pytest.approx(-10.0, abs=3)

@@ -26,7 +26,7 @@ from riskpath.tables import lane_records, lanes_table, solution_table, solve_all
 DESCRIPTION = """Decisions that are best for the risk of the whole return.
 
 Risk measures: mean, cvar:0.25, wang:-0.75, pow:-2, cpw:0.71, or a mixture such as 0.7*mean+0.3*cvar:0.1.
-Problems: ThreeState, RiskyGrid."""
+Problems: ThreeState, RiskyGrid; RiskyMountainCar to learn."""
 
 
 def solve(
@@ -91,7 +91,7 @@ def train_command(kind: Any) -> Any:
         """Trains an agent, several seeds side by side, and shows what each of them has learned.
 
         Args:
-            env: The problem: ThreeState or RiskyGrid.
+            env: The problem: ThreeState, RiskyGrid or RiskyMountainCar.
             agent: The algorithm; its fields, below, are those of the class.
             fields: --risk and --discount are short for --agent.risk and --agent.discount.
             steps: Environment steps for each seed.
@@ -105,15 +105,15 @@ def train_command(kind: Any) -> Any:
         world = make(env, **dict(_assignment(text) for text in set))
         console, began = Console(), time.monotonic()
         console.print(f"training {agent} on {env}, {fields.risk}: {steps:,} steps, {seeds} seeds", highlight=False)
+        sizes = {"steps": steps, "seeds": seeds, "envs": envs, "seed": seed}
+        # Without an exact law a point of the curve costs episodes: a few will do.
+        watch = None if hasattr(world, "mdp") else lambda run: {"values": run.evaluate(100).values().tolist()}
         every = max(1, steps // 10)
-        run = riskpath.train(
-            fields, world, steps=steps, seeds=seeds, envs=envs, seed=seed, evaluate_every=every, progress=True
-        )
+        run = riskpath.train(fields, world, **sizes, evaluate_every=every, watch=watch, progress=True)
         lanes, seconds = lane_records(run, world), time.monotonic() - began
         console.print(lanes_table(f"{agent} on {env} after {run.steps:,} steps, {seconds:.0f} s", fields.risk, lanes))
         if out is not None:
-            config = {"env": env, "set": list(set), "agent": agent, "fields": plain(fields)}
-            config |= {"steps": steps, "seeds": seeds, "envs": envs, "seed": seed}
+            config = {"env": env, "set": list(set), "agent": agent, "fields": plain(fields), **sizes}
             record = {**header("riskpath train", seconds), "config": config, "steps": run.steps}
             write_json(out / "result.json", {**record, "lanes": lanes, "curve": run.curve})
             console.print(f"written: {out / 'result.json'}", highlight=False)
@@ -131,9 +131,9 @@ def reproduce(
     """Trains the agents of one of the paper's experiments; writes every seed's result and the figures.
 
     Args:
-        experiment: three-state (the first and third figures) or grid (the risky grid).
+        experiment: three-state (the first and third figures), grid (the risky grid) or mountain-car (the fourth).
         quick: Few steps and two seeds: shows that everything runs, not where it ends.
-        seeds: Seeds for each agent and measure; 8 unless told otherwise.
+        seeds: Seeds for each agent and measure; 8 unless told otherwise, 6 for mountain-car.
         only: Train only what has this text in its name, for example IQN.
         out: The folder for results, where an interrupted run is also taken up again; "results" unless told otherwise,
             or "runs" with --quick or --seeds, which are no results to keep.
@@ -150,7 +150,11 @@ def reproduce(
     out = out or Path("runs" if quick or seeds else "results")
     console = Console()
     result = chosen.reproduce(
-        out, quick=quick, seeds=seeds or (2 if quick else 8), show=console.print, **({"only": only} if only else {})
+        out,
+        quick=quick,
+        seeds=seeds or (2 if quick else chosen.seeds),
+        show=console.print,
+        **({"only": only} if only else {}),
     )
     for said in chosen.report(result, out):
         console.print(said, highlight=False)

@@ -10,12 +10,20 @@ from jaxtyping import Array
 from riskpath.agents.base import Agent
 from riskpath.agents.cvar_drl import CVaRDRL
 from riskpath.agents.iqn import IQN
+from riskpath.agents.iqtd3 import IQTD3
 from riskpath.agents.tql import TQL
+from riskpath.agents.tql_continuous import TQLContinuous
 from riskpath.errors import RiskpathError
 from riskpath.risk import RiskMeasure
 from riskpath.risk_compose import risk as read_risk
 
-AGENTS: dict[str, type[Agent]] = {"iqn": IQN, "cvar-drl": CVaRDRL, "tql": TQL}
+AGENTS: dict[str, type[Agent]] = {
+    "iqn": IQN,
+    "cvar-drl": CVaRDRL,
+    "tql": TQL,
+    "iqtd3": IQTD3,
+    "tql-continuous": TQLContinuous,
+}
 
 parsers = tyro.constructors.ConstructorRegistry()
 """How the parser reads the types it does not know by itself."""

@@ -6,7 +6,6 @@ times, although it is neither the best on average nor where the paper's form of 
 also tried with finer levels, and as tables, which cannot smooth over the jump just above the level.
 """
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from riskpath.agents.cvar_drl import CVaRDRL
 from riskpath.agents.iqn import IQN
 from riskpath.agents.tql import TQL
 from riskpath.envs.risky_grid import RiskyGrid
-from riskpath.experiments.record import header, write_json
+from riskpath.experiments.record import earlier, header, write_json
 from riskpath.mdp.solve import solve
 from riskpath.risk import CVaR
 from riskpath.risk_compose import risk as read_risk
@@ -95,7 +94,7 @@ def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, only: str = "",
     at most.
     """
     command = "riskpath reproduce grid" + (" --quick" if quick else "") + (f" --seeds {seeds}" if seeds != 8 else "")
-    result = _earlier(out / "grid.json", command)
+    result = earlier(out / "grid.json", command)
     records, spent = result["records"], result["seconds"]
     done = {(r["agent"], r["risk"], r["grid"]) for r in records}
     for name, settings, steps in programs(quick):
@@ -117,15 +116,6 @@ def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, only: str = "",
         result = {**header(command, spent), "optima": _optima(records), "records": records}
         write_json(out / "grid.json", result)
     return result
-
-
-def _earlier(path: Path, command: str) -> dict[str, Any]:
-    """What an interrupted run of the same command has left."""
-    if path.exists():
-        found = json.loads(path.read_text())
-        if found.get("command") == command:
-            return found
-    return {"command": command, "seconds": 0.0, "optima": [], "records": []}
 
 
 def _grid(grid: RiskyGrid) -> str:

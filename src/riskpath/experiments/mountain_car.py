@@ -21,7 +21,7 @@ from riskpath.agents.continuous import ActorCriticTraining
 from riskpath.agents.iqtd3 import IQTD3
 from riskpath.agents.tql_continuous import TQLContinuous
 from riskpath.envs.mountain_car import RiskyMountainCar
-from riskpath.experiments.record import header, write_json
+from riskpath.experiments.record import earlier, header, write_json
 from riskpath.risk import Mean, RiskMeasure
 from riskpath.risk_compose import risk as read_risk
 from riskpath.risk_table import Tabulated
@@ -72,7 +72,7 @@ def reproduce(
     )
     cells = cells or ([(0.5, "cvar:0.25")] if quick else [(c, m) for c in WEIGHTS for m in MEASURES])
     steps = steps or (40_000 if quick else 200_000)
-    result = _earlier(out / "mountain_car.json", command)
+    result = earlier(out / "mountain_car.json", command)
     records, spent = result["records"], result["seconds"]
     for name in AGENTS:
         done = {(r["c"], r["trained_for"]) for r in records if r["agent"] == name}
@@ -103,14 +103,6 @@ def reproduce(
             result = {**header(command, spent), "steps": steps, "records": records}
             write_json(out / "mountain_car.json", result)
     return result
-
-
-def _earlier(path: Path, command: str) -> dict[str, Any]:
-    if path.exists():
-        found = json.loads(path.read_text())
-        if found.get("command") == command:
-            return found
-    return {"command": command, "seconds": 0.0, "records": []}
 
 
 def _groups(name: str, cells: list[Cell], steps: int, seeds: int) -> list[list[Cell]]:
@@ -168,16 +160,24 @@ def _records(name: str, run: Run, group: list[Cell], judged: list[list[str]]) ->
 
 
 def published() -> dict[str, Any]:
-    """The curves of the paper's figure: {measure: {c: {agent: [[step, value]]}}}."""
-    text = resources.files("riskpath.experiments").joinpath("published_mountain_car.json").read_text()
-    return json.loads(text)["curves"]
+    """The curves of the paper's figure, undiscounted: {measure: {c: {agent: [[step, value]]}}}."""
+    return _data("published_mountain_car.json")["curves"]
+
+
+def best_known() -> dict[Cell, dict[str, float]]:
+    """What `benchmarks/mountain_car_optimum.py` found for each cell: lower bounds on the optimum."""
+    return {(cell["c"], cell["risk"]): cell for cell in _data("mountain_car_optimum.json")["cells"]}
+
+
+def _data(name: str) -> Any:
+    return json.loads(resources.files("riskpath.experiments").joinpath(name).read_text())
 
 
 def summary(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row for each cell: median and range of β over seeds for every agent."""
-    rows = []
+    """One row for each cell: the best known β, and its median and range over seeds for every agent."""
+    rows, best = [], best_known()
     for c, measure in dict.fromkeys((r["c"], r["risk"]) for r in result["records"]):
-        row: dict[str, Any] = {"c": c, "risk": measure}
+        row: dict[str, Any] = {"c": c, "risk": measure, "best known": best[c, measure]["best"]}
         for name in AGENTS:
             values = [r["beta"] for r in result["records"] if (r["c"], r["risk"], r["agent"]) == (c, measure, name)]
             if values:

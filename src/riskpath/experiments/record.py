@@ -19,3 +19,12 @@ def write_json(path: Path, result: dict[str, Any]) -> None:
     draft = path.with_suffix(".part")
     draft.write_text(json.dumps(result) + "\n")
     os.replace(draft, path)
+
+
+def earlier(path: Path, command: str) -> dict[str, Any]:
+    """What an interrupted run of the same command has left."""
+    if path.exists():
+        found = json.loads(path.read_text())
+        if found.get("command") == command:
+            return found
+    return {"command": command, "seconds": 0.0, "records": []}

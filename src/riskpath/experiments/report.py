@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from riskpath.experiments import grid, grid_figures, three_state
+from riskpath.experiments import grid, grid_figures, mountain_car, mountain_car_figures, three_state
 from riskpath.tables import table_of
 
 
@@ -43,6 +43,18 @@ def three_state_report(result: dict[str, Any], out: Path) -> list[Table | str]:
     ]
 
 
+def mountain_car_report(result: dict[str, Any], out: Path) -> list[Table | str]:
+    """Draws the 30 panels; one row for each cell, median over seeds (lowest to highest)."""
+    rows = []
+    for row in mountain_car.summary(result):
+        shown = {"c": row["c"], "risk": row["risk"], "best known": f"{row['best known']:.2f}"}
+        for name in mountain_car.AGENTS:
+            shown[name] = "{:.2f} ({:.2f} to {:.2f})".format(*row[name]) if name in row else "–"
+        rows.append(shown)
+    drawn = mountain_car_figures.write(result, out)
+    return [table_of("Risky mountain-car: discounted risk of the final policies", rows), *map(str, drawn)]
+
+
 class Experiment(NamedTuple):
     """One of the paper's results."""
 
@@ -52,9 +64,12 @@ class Experiment(NamedTuple):
     """What to print of its result, and the files drawn from it."""
     parts: Callable[[bool], list[str]]
     """What `only` chooses from."""
+    seeds: int = 8
+    """How many there are unless a user says otherwise."""
 
 
 EXPERIMENTS = {
     "three-state": Experiment(three_state.reproduce, three_state_report, lambda quick: []),
     "grid": Experiment(grid.reproduce, grid_report, lambda quick: [part.name for part in grid.programs(quick)]),
+    "mountain-car": Experiment(mountain_car.reproduce, mountain_car_report, lambda quick: [*mountain_car.AGENTS], 6),
 }

@@ -1,0 +1,50 @@
+"""The paper's fourth figure from recorded results: 30 panels, with what was published and the best that is known."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.lines import Line2D
+
+from riskpath.experiments.mountain_car import AGENTS, MEASURES, WEIGHTS, best_known, published
+from riskpath.plot import COLOURS, EXACT, panels, save, seeds_curve
+
+PUBLISHED = {"iqtd3": "IQTD3", "tql": "TQL joint"}
+
+
+def write(result: dict[str, Any], out: Path) -> list[Path]:
+    """The picture."""
+    return [save(draw(result), out / "mountain_car.png")] if result["records"] else []
+
+
+def draw(result: dict[str, Any]) -> Any:
+    """Undiscounted risk of the greedy policy against steps: a row for each c, a column for each measure."""
+    figure, axes = panels(len(WEIGHTS), len(MEASURES), width=2.7, height=1.9, sharex=True)
+    curves, best = published(), best_known()
+    for row, c in enumerate(WEIGHTS):
+        for column, measure in enumerate(MEASURES):
+            axis = axes[row, column]
+            for agent, points in curves[measure][f"{c:g}"].items():
+                steps, values = np.array(points).T
+                axis.plot(steps / 1000, values, color=COLOURS[PUBLISHED[agent]], linewidth=0.8, linestyle=":")
+            for agent in AGENTS:
+                wanted = (c, measure, agent)
+                lanes = [r for r in result["records"] if (r["c"], r["risk"], r["agent"]) == wanted]
+                if lanes:
+                    steps = [point[0] / 1000 for point in lanes[0]["curve"]]
+                    values = np.array([[point[1] for point in lane["curve"]] for lane in lanes])
+                    seeds_curve(axis, steps, values, agent, COLOURS[agent])
+            axis.axhline(best[c, measure]["best_undiscounted"], color=EXACT, linewidth=0.8, linestyle="--")
+            axis.set_xlim(0, 200)
+            if row == 0:
+                axis.set_title(measure, fontsize=9)
+        axes[row, 0].set_ylabel(f"c = {c:g}", fontsize=9)
+    lines = [Line2D([], [], color=COLOURS[agent], label=agent) for agent in AGENTS]
+    lines += [
+        Line2D([], [], color="#888888", linestyle=":", label="published (blue IQTD3, green TQL)"),
+        Line2D([], [], color=EXACT, linestyle="--", label="best known, by dynamic programming"),
+    ]
+    figure.legend(handles=lines, loc="outside upper center", ncols=6, fontsize=8, frameon=False)
+    figure.supxlabel("environment steps (thousands)", fontsize=9)
+    figure.supylabel("risk of the undiscounted return", fontsize=9)
+    return figure
