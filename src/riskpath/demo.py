@@ -51,8 +51,9 @@ TRAINING = Training(
 AGENTS: dict[str, Callable[..., Agent]] = {"IQN": IQN, "CVaR-DRL": CVaRDRL, "TQL": TQL}
 
 NOTES = (
-    "The best is that of the history class. IQN is greedy step by step and should end at BBB, TQL at YYY.",
-    "CVaR-DRL sees what it has earned, so it can do better than both; but where it ends changes with the seed.",
+    "The best: of the history class. IQN is greedy at each step: BBB. TQL: YYY.",
+    "CVaR-DRL sees what it earned and can beat that; where it ends is a matter of",
+    "the seed (try --seed 2).",
 )
 
 

@@ -107,7 +107,11 @@ def lanes_table(title: str, risk: RiskMeasure, lanes: list[dict[str, Any]]) -> T
     """A row for each seed."""
     headings = {"value": f"{risk}", "discounted": "discounted", "estimate": "own estimate (discounted)"}
     rows = [
-        {"seed": lane["seed"], "does": lane["does"], **{words: f"{lane[key]:.4g}" for key, words in headings.items()}}
+        {
+            "seed": lane["seed"],
+            **({"does": lane["does"]} if lane["does"] else {}),
+            **{words: f"{lane[key]:.4g}" for key, words in headings.items()},
+        }
         for lane in lanes
     ]
     return table_of(title, rows)
