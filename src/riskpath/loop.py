@@ -207,7 +207,7 @@ def advance(lanes: Lanes, spec: EnvSpec, steps: int, rounds: int) -> Iterator[tu
     """Trains for about `steps` more environment steps a lane, handing over the state after every chunk."""
     envs = lanes.time.shape[1]
     goal = int(lanes.steps) + steps
-    warm = max(0, lanes.agent.training.start_steps - int(lanes.steps))
+    warm = min(steps, max(0, lanes.agent.training.start_steps - int(lanes.steps)))
     if warm:
         lanes = warm_up(lanes, spec, -(-warm // envs))
         yield lanes, {}

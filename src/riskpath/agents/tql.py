@@ -209,7 +209,8 @@ class TQL(Agent):
             )
             if self.critic == "convolved":
                 past = fit(head(following, head.embed(taus))[:, 0], jnp.full((1,), earned))
-                return markov + past
+                # Nobody asks for the past of an episode that is over, and a table has no row for it.
+                return markov + jnp.where(step.terminated, 0.0, past)
             whole = earned + power(self.discount, step.time + 1) * future
             return markov + fit(head(now, head.embed(taus))[:, step.action], whole)
 

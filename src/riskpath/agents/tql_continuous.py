@@ -263,7 +263,8 @@ class TQLContinuous(Agent):
             if critic.whole is not None:
                 loss = loss + sum((fit(z.quantiles(now, step.action, taus), whole_target) for z in critic.whole), 0.0)
             if critic.past is not None:
-                loss = loss + fit(critic.past.quantiles(following, taus), jnp.full((1,), earned))
+                past = fit(critic.past.quantiles(following, taus), jnp.full((1,), earned))
+                loss = loss + jnp.where(step.terminated, 0.0, past)  # nobody asks for the past of what is over
             return loss
 
         def actor_loss(actor: Actor, state: CriticState, window: Window) -> Float[Array, ""]:
