@@ -64,7 +64,7 @@ def test_the_convolved_measure_is_that_of_the_exact_convolution(risk):
     critics = agent.init(SPEC, key=jax.random.key(1)).params.critic
     x, action = jax.random.normal(jax.random.key(2), (2 + 8 + 2,)), jnp.array([0.2])
     levels = midpoints(16)
-    past = np.asarray(critics.past.quantiles(x, levels), float)
+    past = np.asarray(critics.past.quantiles(x, jnp.zeros((0,)), levels), float)
     first, second = (np.asarray(z.quantiles(x[:2], action, levels), float) for z in critics.markov)
     even = np.full(16, 1 / 16)
     exact = Law((past - past.mean()) / 0.9**3, even).convolve(Law((first + second) / 2, even))

@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from riskpath.agents.base import Agent, CriticState, Network
 from riskpath.agents.continuous import (
+    ActionCritic,
     Actor,
     ActorCriticTraining,
     Noise,
@@ -36,27 +37,13 @@ from riskpath.agents.continuous import (
 from riskpath.errors import RiskpathError
 from riskpath.history import History, read_both
 from riskpath.losses import midpoints, quantile_huber, stratified
-from riskpath.nets import Late, Layers, encode, encoded_size
+from riskpath.nets import encode, encoded_size
 from riskpath.risk import Mean, RiskMeasure
 from riskpath.types import EnvSpec, Key, Percept, Window, power
 
 CONVOLVED_TAUS = 16
-
-
-class PastLaw(eqx.Module):
-    """H(h; τ), the law of what was earned before h's last state."""
-
-    layers: Layers
-    head: Late
-
-    def __init__(self, inputs: int, hidden: tuple[int, ...], *, key: Key):
-        layers_key, head_key = jax.random.split(key)
-        self.layers = Layers(inputs, hidden, key=layers_key)
-        self.head = Late(hidden[-1], 1, key=head_key)
-
-    def quantiles(self, x: Float[Array, " D"], taus: Float[Array, " N"]) -> Float[Array, " N"]:
-        """H(h; τ)."""
-        return self.head(self.layers(x), self.head.embed(taus))[:, 0]
+NO_ACTION = ()
+"""The past does not depend on the action to come."""
 
 
 class HistoryCritics(eqx.Module):
@@ -67,8 +54,8 @@ class HistoryCritics(eqx.Module):
     """Z_ψ."""
     whole: Twins | None
     """Z_θ."""
-    past: PastLaw | None
-    """H."""
+    past: ActionCritic | None
+    """H(h; τ), the law of what was earned before h's last state; it is given no action."""
 
 
 class Networks(eqx.Module):
@@ -121,7 +108,7 @@ class TQLContinuous(Agent):
             History(self.network.history, spec, self.network.memory, key=history_key),
             None if trajectory else make_twins(state + spec.action_size, hidden, key=markov_key),
             None if convolved else make_twins(features + spec.action_size, hidden, key=whole_key),
-            PastLaw(features, hidden, key=whole_key) if convolved else None,
+            ActionCritic(features, hidden, key=whole_key) if convolved else None,
         )
         return new_actor_critic(Networks(critics, Actor(features, hidden, spec.action_size, key=actor_key), spec))
 
@@ -202,7 +189,7 @@ class TQLContinuous(Agent):
             return 0.5 * (first + second)
         assert critics.markov is not None
         levels = midpoints(CONVOLVED_TAUS)
-        past = jax.lax.stop_gradient(critics.past.quantiles(x, levels))
+        past = jax.lax.stop_gradient(critics.past.quantiles(x, jnp.array(NO_ACTION), levels))
         past = jnp.where(time > 0, (past - jnp.mean(past)) / power(self.discount, time), 0.0)
         first, second = (z.quantiles(state, action, levels) for z in critics.markov)
         return (past[:, None] + 0.5 * (first + second)[None, :]).ravel()
@@ -263,7 +250,7 @@ class TQLContinuous(Agent):
             if critic.whole is not None:
                 loss = loss + sum((fit(z.quantiles(now, step.action, taus), whole_target) for z in critic.whole), 0.0)
             if critic.past is not None:
-                past = fit(critic.past.quantiles(following, taus), jnp.full((1,), earned))
+                past = fit(critic.past.quantiles(following, jnp.array(NO_ACTION), taus), jnp.full((1,), earned))
                 loss = loss + jnp.where(step.terminated, 0.0, past)  # nobody asks for the past of what is over
             return loss
 
