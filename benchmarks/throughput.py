@@ -9,7 +9,8 @@ An update is one gradient step of one seed; every setting makes one for each env
 each seed. All of it is counted: acting, the environment, the replay, learning. Startup and compilation are not: a rate
 is the median of several spells of the running program. On a CPU everything, peers included, runs on one core. Seeds
 side by side (lanes) add up. Ours walk RiskyGrid, the peers balance CartPole-v1, both cheap and with two actions; the
-agents for vector actions drive RiskyMountainCar with four cars and one critic update for each four steps;
+agents for vector actions drive RiskyMountainCar with four cars and one critic update for each four steps.
+TQL reads histories with its default GRU, 16 wide at every size;
 `peers.py` lists where the peers' work differs from ours. Results go to benchmarks/results/throughput-DEVICE.json.
 """
 

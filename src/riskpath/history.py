@@ -66,14 +66,21 @@ def read_both(
     return reader(obs[:-1], before[:-1], valid[:-1])[-1], reader(obs[1:], before[1:], valid[1:])[-1]
 
 
-def _recur(advance: Any, start: Any, tokens: Any) -> Float[Array, "T H"]:
-    """What comes out after each token. Short sequences are written out: no gradient where none is asked for."""
-    length = len(tokens[0])
-    if length > 16:
-        return jax.lax.scan(advance, start, tokens, unroll=8)[1]
-    carry, outs = start, []
-    for i in range(length):
-        carry, out = advance(carry, jax.tree.map(lambda x, i=i: x[i], tokens))
+def _recur(advance: Any, linear: eqx.nn.Linear, start: Any, tokens: Any) -> Float[Array, "T H"]:
+    """What comes out after each token, given `advance(carry, token, linear of the last output)`.
+
+    Short sequences are written out: no gradient where none is asked for, and no product with the zeros at the start.
+    """
+
+    def step(carry: Any, token: Any) -> Any:
+        return advance(carry, token, linear(carry[0]))
+
+    if len(tokens[0]) > 16:
+        return jax.lax.scan(step, start, tokens, unroll=8)[1]
+    carry, out = advance(start, jax.tree.map(lambda x: x[0], tokens), linear.bias)
+    outs = [out]
+    for i in range(1, len(tokens[0])):
+        carry, out = step(carry, jax.tree.map(lambda x, i=i: x[i], tokens))
         outs.append(out)
     return jnp.stack(outs)
 
@@ -89,15 +96,14 @@ class _GRU(eqx.Module):
     def __call__(self, x: Float[Array, "T G"], valid: Bool[Array, " T"]) -> Float[Array, "T H"]:
         width = x.shape[1] // 3
 
-        def advance(h: Float[Array, " H"], token: Any) -> Any:
-            inputs, is_valid = token
-            old = self.recurrent(h)
+        def advance(carry: Any, token: Any, old: Float[Array, " G"]) -> Any:
+            (h,), (inputs, is_valid) = carry, token
             gates = jax.nn.sigmoid(inputs[: 2 * width] + old[: 2 * width])
             new = jnp.tanh(inputs[2 * width :] + gates[:width] * old[2 * width :])
             h = jnp.where(is_valid, new + gates[width:] * (h - new), h)
-            return h, h
+            return (h,), h
 
-        return _recur(advance, jnp.zeros((width,)), (x, valid))
+        return _recur(advance, self.recurrent, (jnp.zeros((width,)),), (x, valid))
 
 
 class _LSTM(eqx.Module):
@@ -111,16 +117,15 @@ class _LSTM(eqx.Module):
     def __call__(self, x: Float[Array, "T G"], valid: Bool[Array, " T"]) -> Float[Array, "T H"]:
         width = x.shape[1] // 4
 
-        def advance(carry: Any, token: Any) -> Any:
+        def advance(carry: Any, token: Any, old: Float[Array, " G"]) -> Any:
             (h, c), (inputs, is_valid) = carry, token
-            gates = inputs + self.recurrent(h)
+            gates = inputs + old
             i, f, o = jnp.split(jax.nn.sigmoid(gates[: 3 * width]), 3)
             cell = f * c + i * jnp.tanh(gates[3 * width :])
             h, c = jnp.where(is_valid, o * jnp.tanh(cell), h), jnp.where(is_valid, cell, c)
             return (h, c), h
 
-        start = (jnp.zeros((width,)), jnp.zeros((width,)))
-        return _recur(advance, start, (x, valid))
+        return _recur(advance, self.recurrent, (jnp.zeros((width,)), jnp.zeros((width,))), (x, valid))
 
 
 class _Attention(eqx.Module):

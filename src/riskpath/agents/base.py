@@ -33,7 +33,7 @@ class Network(eqx.Module):
     network at all, but a table with a row for each state or history of a small finite problem."""
     history: HistoryKind = eqx.field(static=True, default="gru")
     """What reads a history."""
-    memory: int = eqx.field(static=True, default=32)
+    memory: int = eqx.field(static=True, default=16)
     """Width of what reads a history; hidden layers follow it."""
     window: int | None = eqx.field(static=True, default=None)
     """How many of the latest states a history keeps; None for all of the episode."""
@@ -92,8 +92,8 @@ class Training(eqx.Module):
         return linear(updates, self.epsilon_start, self.epsilon_end, self.epsilon_steps)
 
 
-PAPER_NETWORK = Network(hidden=(512,), head="deep")
-"""The published widths."""
+PAPER_NETWORK = Network(hidden=(512,), head="deep", memory=64)
+"""The published widths (the paper does not say how wide its GRU was)."""
 PAPER_TRAINING = Training(
     lr=1e-3,
     lr_end=1e-3,
