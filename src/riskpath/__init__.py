@@ -1,7 +1,7 @@
 """Riskpath: decisions that are best for the risk of the whole return."""
 
 from riskpath.agents.base import PAPER_NETWORK, PAPER_TRAINING, Agent, Network, Training
-from riskpath.agents.continuous import ActorCriticTraining
+from riskpath.agents.continuous import PAPER_VECTOR_NETWORK, PAPER_VECTOR_TRAINING, ActorCriticTraining
 from riskpath.agents.cvar_drl import CVaRDRL
 from riskpath.agents.iqn import IQN
 from riskpath.agents.iqtd3 import IQTD3
@@ -34,6 +34,8 @@ __all__ = [
     "IQTD3",
     "PAPER_NETWORK",
     "PAPER_TRAINING",
+    "PAPER_VECTOR_NETWORK",
+    "PAPER_VECTOR_TRAINING",
     "POW",
     "TQL",
     "ActorCriticTraining",

@@ -77,10 +77,12 @@ def _recur(advance: Any, linear: eqx.nn.Linear, start: Any, tokens: Any) -> Floa
 
     if len(tokens[0]) > 16:
         return jax.lax.scan(step, start, tokens, unroll=8)[1]
-    carry, out = advance(start, jax.tree.map(lambda x: x[0], tokens), linear.bias)
+    # Split, not sliced: the gradient of a split is one concatenation, that of slices a sum of padded arrays.
+    first, *others = zip(*(jnp.split(x, len(x)) for x in tokens), strict=True)
+    carry, out = advance(start, [x[0] for x in first], linear.bias)
     outs = [out]
-    for i in range(1, len(tokens[0])):
-        carry, out = step(carry, jax.tree.map(lambda x, i=i: x[i], tokens))
+    for token in others:
+        carry, out = step(carry, [x[0] for x in token])
         outs.append(out)
     return jnp.stack(outs)
 
@@ -98,9 +100,10 @@ class _GRU(eqx.Module):
 
         def advance(carry: Any, token: Any, old: Float[Array, " G"]) -> Any:
             (h,), (inputs, is_valid) = carry, token
-            gates = jax.nn.sigmoid(inputs[: 2 * width] + old[: 2 * width])
-            new = jnp.tanh(inputs[2 * width :] + gates[:width] * old[2 * width :])
-            h = jnp.where(is_valid, new + gates[width:] * (h - new), h)
+            (new_gates, new), (old_gates, past) = jnp.split(inputs, [2 * width]), jnp.split(old, [2 * width])
+            r, z = jnp.split(jax.nn.sigmoid(new_gates + old_gates), 2)
+            n = jnp.tanh(new + r * past)
+            h = jnp.where(is_valid, n + z * (h - n), h)
             return (h,), h
 
         return _recur(advance, self.recurrent, (jnp.zeros((width,)),), (x, valid))
@@ -119,9 +122,9 @@ class _LSTM(eqx.Module):
 
         def advance(carry: Any, token: Any, old: Float[Array, " G"]) -> Any:
             (h, c), (inputs, is_valid) = carry, token
-            gates = inputs + old
-            i, f, o = jnp.split(jax.nn.sigmoid(gates[: 3 * width]), 3)
-            cell = f * c + i * jnp.tanh(gates[3 * width :])
+            gates, g = jnp.split(inputs + old, [3 * width])
+            i, f, o = jnp.split(jax.nn.sigmoid(gates), 3)
+            cell = f * c + i * jnp.tanh(g)
             h, c = jnp.where(is_valid, o * jnp.tanh(cell), h), jnp.where(is_valid, cell, c)
             return (h, c), h
 

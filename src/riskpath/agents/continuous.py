@@ -13,10 +13,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from riskpath.agents.base import CriticState, linear
-from riskpath.losses import midpoints
+from riskpath.agents.base import CriticState, Network, linear
 from riskpath.nets import Late, Layers
-from riskpath.risk import RiskMeasure
 from riskpath.types import Key
 
 
@@ -55,7 +53,7 @@ class ActorCriticTraining(eqx.Module):
     """Updates between two looks of the host at what is going on."""
     soft_update: float | Array = 0.02
     """How much of the difference the target networks make up with each update; at 0.005 some lanes collapse."""
-    smoothing: float | Array = 0.1
+    smoothing: float | Array = 0.05
     """Standard deviation of the noise on the target's action."""
     twins: Literal["law", "quantiles"] = eqx.field(static=True, default="law")
     """Of two target laws: the whole one with the lower mean, or the lower of each pair of quantiles."""
@@ -65,9 +63,9 @@ class ActorCriticTraining(eqx.Module):
     """Share of training episodes without exploration."""
     wandering: float | Array = 0.5
     """Share of episodes with Ornstein-Uhlenbeck noise; in the rest a random action is held, half of the time."""
-    ou_pull: float | Array = 0.15
+    ou_pull: float | Array = 0.05
     """θ: x ← x − θx + σ·noise."""
-    ou_sigma: float | Array = 0.5
+    ou_sigma: float | Array = 0.3
     """σ of the same."""
     hold: float | Array = 15.0
     """For how many steps a random action is held, on average."""
@@ -80,6 +78,25 @@ class ActorCriticTraining(eqx.Module):
     def explore(self, updates: Int[Array, ""]) -> Float[Array, ""]:
         """Something between nothing and everything: which episodes explore is drawn when they begin."""
         return jnp.full((), 0.5)
+
+
+PAPER_VECTOR_NETWORK = Network(hidden=(256, 256), memory=64, window=10)
+"""The published widths for mountain-car (the paper does not say how wide its GRU was)."""
+PAPER_VECTOR_TRAINING = ActorCriticTraining(
+    critic_lr=3e-4,
+    actor_lr=3e-4,
+    lr_end=1.0,
+    batch_size=128,
+    online_taus=64,
+    target_taus=64,
+    act_taus=32,
+    capacity=50_000,
+    start_steps=25_000,
+    soft_update=0.005,
+    smoothing=0.2,
+)
+"""The published hyperparameters of mountain-car; those it does not name (the critics' step size, TD3's smoothing) are
+TD3's own, and exploration is ours."""
 
 
 class Noise(eqx.Module):
@@ -159,10 +176,6 @@ class ActionCritic(eqx.Module):
     def mean(self, x: Float[Array, " D"], action: Float[Array, " C"], taus: Float[Array, " N"]) -> Float[Array, ""]:
         """The mean over levels: β, if they are distorted."""
         return self.head.mean(self.layers(jnp.concatenate([x, action])), self.head.embed(taus))[0]
-
-    def risk(self, x: Float[Array, " D"], action: Float[Array, " C"], risk: RiskMeasure, n: int) -> Float[Array, ""]:
-        """β[Z(x, a)]."""
-        return self.mean(x, action, risk.distort(midpoints(n)))
 
 
 Twins = tuple[ActionCritic, ActionCritic]

@@ -194,9 +194,6 @@ class TQLContinuous(Agent):
         first, second = (z.quantiles(state, action, levels) for z in critics.markov)
         return (past[:, None] + 0.5 * (first + second)[None, :]).ravel()
 
-    def _risk(self, atoms: Float[Array, " K"]) -> Float[Array, ""]:
-        return self.risk.value(atoms)
-
     def quantiles(
         self, state: CriticState, memory: Past, percept: Percept, taus: Float[Array, " N"]
     ) -> Float[Array, "N 1"]:
@@ -211,7 +208,7 @@ class TQLContinuous(Agent):
         x = self._read(state.params, self._after(memory, percept), percept)
         encoded = encode(state.params.spec, percept.obs)
         atoms = self._whole(state.params.critic, x, encoded, state.params.actor(x), memory.time)
-        return (self._risk(atoms) / self.training.reward_scale)[None]
+        return (self.risk.value(atoms) / self.training.reward_scale)[None]
 
     def learn(self, state: CriticState, batch: Window, *, key: Key) -> tuple[CriticState, dict[str, Array]]:
         """Two updates of the critics and one of the actor."""
@@ -259,7 +256,7 @@ class TQLContinuous(Agent):
             x, _ = read(critics.history, window)
             raw = actor.raw(jax.lax.stop_gradient(x))
             atoms = self._whole(critics, x, encode(spec, step.obs), jnp.tanh(raw), step.time)
-            return saturation_penalty(t, raw) - self._risk(atoms)
+            return saturation_penalty(t, raw) - self.risk.value(atoms)
 
         return improve(t, state, critic_loss, actor_loss, batch, key=improve_key)
 

@@ -6,15 +6,39 @@ from typing import Any
 import numpy as np
 from matplotlib.lines import Line2D
 
-from riskpath.experiments.mountain_car import AGENTS, MEASURES, WEIGHTS, best_known, published
+from riskpath.experiments.mountain_car import AGENTS, MEASURES, WEIGHTS, best_known, published, summary, verdict
 from riskpath.plot import COLOURS, EXACT, panels, save, seeds_curve
 
 PUBLISHED = {"iqtd3": "IQTD3", "tql": "TQL joint"}
 
 
 def write(result: dict[str, Any], out: Path) -> list[Path]:
-    """The picture."""
-    return [save(draw(result), out / "mountain_car.png")] if result["records"] else []
+    """The picture, and the tables beside it."""
+    if not result["records"]:
+        return []
+    (out / "mountain_car.md").write_text(tables(result))
+    return [save(draw(result), out / "mountain_car.png"), out / "mountain_car.md"]
+
+
+def tables(result: dict[str, Any]) -> str:
+    """All cells in Markdown: discounted, then undiscounted beside what was published, and what the control says."""
+    seconds, device = round(result["seconds"]), result.get("device", "?")
+    text = f"# Risky mountain-car\n\n`{result['command']}`, {seconds} s on one {device}. "
+    text += "Final policies, median over seeds (lowest to highest).\n"
+    if said := verdict(result):
+        text += f"\n**What the control says.** {said}\n"
+    for title, figure in (("Discounted, γ = 0.99", "beta"), ("Undiscounted", "beta_undiscounted")):
+        rows = summary(result, figure)
+        text += f"\n## {title}\n\n| " + " | ".join(rows[0]) + " |\n" + "|---" * len(rows[0]) + "|\n"
+        for row in rows:
+            text += "| " + " | ".join(_cell(value) for value in row.values()) + " |\n"
+    return text
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "{:.1f} ({:.1f} to {:.1f})".format(*value)
+    return value if isinstance(value, str) else f"{value:.4g}"
 
 
 def draw(result: dict[str, Any]) -> Any:

@@ -13,7 +13,7 @@ def header(command: str, seconds: float) -> dict[str, Any]:
     return {"command": command, "device": jax.devices()[0].device_kind, "seconds": round(seconds, 1)}
 
 
-def write_json(path: Path, result: dict[str, Any]) -> None:
+def write_json(path: Path, result: dict[str, Any] | list[Any]) -> None:
     """Replaces the file in one go: a reader, or an interruption, never meets half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".part")

@@ -52,7 +52,8 @@ def mountain_car_report(result: dict[str, Any], out: Path) -> list[Table | str]:
             shown[name] = "{:.2f} ({:.2f} to {:.2f})".format(*row[name]) if name in row else "–"
         rows.append(shown)
     drawn = mountain_car_figures.write(result, out)
-    return [table_of("Risky mountain-car: discounted risk of the final policies", rows), *map(str, drawn)]
+    table = table_of("Risky mountain-car: discounted risk of the final policies", rows)
+    return [table, mountain_car.verdict(result), *map(str, drawn)]
 
 
 class Experiment(NamedTuple):
