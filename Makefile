@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint format clean
+.PHONY: install demo test test-peers lint format clean
 
 install: .venv/.installed
 
@@ -23,9 +23,18 @@ lint: install
 test: lint
 	$(BIN)/pytest -n 2
 
+# With the real Stable-Baselines3, which brings PyTorch: in an environment of its own.
+test-peers: .venv-peers/.installed
+	.venv-peers/bin/pytest tests/peers
+
+.venv-peers/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . pytest beartype stable-baselines3==2.9.2
+	@touch $@
+
 format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-peers build dist .pytest_cache .ruff_cache .hypothesis

@@ -148,7 +148,7 @@ def test_reproduce_of_the_three_states_prints_the_first_figure_and_the_policies(
     ("arguments", "message"),
     [
         (["solve"], "PROBLEM"),
-        (["fly"], "unknown command 'fly'; there are solve, demo, train, reproduce"),
+        (["fly"], "unknown command 'fly'; there are solve, demo, train, evaluate"),
         (["reproduce", "chess"], "unknown experiment 'chess'; there are three-state, grid, mountain-car"),
         (["reproduce", "grid", "--only", "DQN"], "grid has no part 'DQN'; there are IQN; CVaR-DRL; "),
         (["reproduce", "three-state", "--only", "IQN"], "three-state has no part 'IQN'; there are none"),
@@ -185,3 +185,64 @@ def test_a_wrong_call_is_one_line_and_status_2(capsys, unchecked, arguments, mes
     assert err.startswith("riskpath: ")
     assert err.count("\n") == 1
     assert message in err
+
+
+SHORT = ("--steps", "80", "--seeds", "2", "--agent.training.start-steps", "40", "--agent.training.batch-size", "4")
+
+
+def test_a_gymnasium_id_is_trained_evaluated_and_resumed_from_the_command_line(capsys, tmp_path, unchecked):
+    folder = str(tmp_path / "x")
+    status, out, _ = run(capsys, "train", "--env", "CartPole-v1", "--agent", "iqn", *SHORT, "--out", folder)
+    assert status == 0
+    assert "own estimate" in out
+    lines = [json.loads(line) for line in (tmp_path / "x" / "log.jsonl").read_text().splitlines()]
+    assert lines[-1]["step"] >= 80
+    assert len(lines[-1]["loss"]) == 2
+    status, out, _ = run(capsys, "evaluate", folder, "--episodes", "4", "--risk", "cvar:0.5", "--json")
+    figures = json.loads(out)["figures"]
+    assert [row["figure"] for row in figures] == ["mean", "cvar:0.5"] * 2
+    assert figures[0]["low"] <= figures[0]["estimate"] <= figures[0]["high"]
+    assert run(capsys, "resume", folder)[0] == 2
+    status, out, _ = run(capsys, "resume", folder, "--steps", "20")
+    assert status == 0
+    assert "steps after" in out
+
+
+def test_a_configuration_is_taken_up_and_the_command_line_counts_more(capsys, tmp_path, unchecked):
+    first, second = tmp_path / "a", tmp_path / "b"
+    arguments = ("--risk", "cvar:0.3", "--agent.network.hidden", "16", "8", "--agent.critic", "trajectory")
+    assert run(capsys, "train", *SHORT, *arguments, "--set", "forks=2", "--out", str(first))[0] == 0
+    config = str(first / "config.json")
+    assert run(capsys, "train", "--config", config, "--risk", "wang:-0.5", "--out", str(second))[0] == 0
+    old, new = (json.loads((folder / "config.json").read_text()) for folder in (first, second))
+    assert new["fields"].pop("risk") == "wang:-0.5"
+    assert old["fields"].pop("risk") == "cvar:0.3"
+    assert old == new
+    assert old["set"] == ["forks=2"]
+
+
+@pytest.mark.parametrize("command", ["agents", "envs", "risks"])
+def test_what_there_is_is_listed_one_line_each(capsys, command):
+    status, out, _ = run(capsys, command)
+    assert status == 0
+    assert len(out.splitlines()) >= 4
+    assert all(len(line) <= 120 for line in out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("evaluate", "nowhere"), "there is no saved run"),
+        (("resume", "nowhere"), "there is no saved run"),
+        (("train", "--config", "nowhere.json"), "cannot read nowhere.json"),
+        (("train", "--config"), "--config needs a file"),
+        (("train", "--env", "CartPole-v9"), "unknown environment 'CartPole-v9'"),
+        (("train", "--env", "CartPole-v1", "--agent", "iqtd3"), "acts with vectors"),
+        (("evaluate", "x", "--episodes", "0"), "episodes must be at least 1"),
+    ],
+)
+def test_saved_runs_and_foreign_environments_are_refused_in_one_line(capsys, arguments, message):
+    status, _, err = run(capsys, *arguments)
+    assert status == 2
+    assert message in err
+    assert err.count("\n") == 1

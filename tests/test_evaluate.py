@@ -52,7 +52,33 @@ def test_values_are_the_measure_of_each_sample(run, evaluation):
             assert evaluation.values()[setting, seed] == pytest.approx(rp.CVaR(level).value(plain))
             assert evaluation.values(discounted=True)[setting, seed] == pytest.approx(rp.CVaR(level).value(discounted))
             assert evaluation.values(risk=rp.Mean())[setting, seed] == pytest.approx(plain.mean())
-    assert str(evaluation).startswith("cvar:0.1: undiscounted ")
+
+
+def test_intervals_are_of_the_mean_over_seeds_and_hold_its_exact_value(run, evaluation, unchecked):
+    for discounted in (False, True):
+        found = evaluation.risk(discounted=discounted)
+        exact = [run.values(gamma if discounted else 1.0)[i].mean() for i, gamma in enumerate(DISCOUNTS)]
+        for interval, value, estimate in zip(found, exact, evaluation.values(discounted).mean(axis=1), strict=True):
+            assert interval.estimate == pytest.approx(estimate)
+            assert interval.low - 1e-3 <= value <= interval.high + 1e-3
+    assert [one.estimate for one in evaluation.mean()] == pytest.approx(evaluation.returns.mean(axis=(1, 2)))
+    medians = [one.estimate for (one,) in evaluation.quantiles([0.5])]
+    assert medians == pytest.approx(np.quantile(evaluation.returns, 0.5, axis=2, method="inverted_cdf").mean(axis=1))
+
+
+def test_it_prints_an_interval_and_the_span_of_the_seeds(run, evaluation, unchecked):
+    lines, values = str(evaluation).splitlines(), evaluation.values()
+    assert len(lines) == 2
+    for line, level, interval, own in zip(lines, LEVELS, evaluation.risk(), values, strict=True):
+        span = f" (seeds {own.min():.4g} to {own.max():.4g})"
+        assert line.startswith(f"cvar:{level}: undiscounted {interval}{span}, discounted ")
+    alone = Evaluation(np.full((1, 1, 3), 48.0), np.full((1, 1, 3), 40.0), [rp.Mean()], 1.0)
+    assert str(alone) == "mean: undiscounted 48 [48, 48], discounted 40 [40, 40]"
+
+
+def test_no_episodes_are_refused(run):
+    with pytest.raises(rp.RiskpathError, match=r"^episodes must be at least 1, got 0"):
+        run.evaluate(episodes=0)
 
 
 def test_lanes_and_episodes_are_drawn_independently(run, evaluation, unchecked):

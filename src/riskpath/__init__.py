@@ -14,16 +14,21 @@ from riskpath.envs.mountain_car import RiskyMountainCar
 from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.envs.three_state import ThreeState
 from riskpath.errors import RiskpathError
+from riskpath.evaluate import Evaluation, compare
+from riskpath.intervals import Interval
 from riskpath.law import Law
+from riskpath.logs import JSONLines, TensorBoard
 from riskpath.mdp import operators
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policy import AdaptivePolicy, HistoryPolicy, Lottery, MarkovPolicy
 from riskpath.mdp.solution import Solution
 from riskpath.mdp.solve import solve
 from riskpath.monotone import inverse
+from riskpath.predictor import Predictor
 from riskpath.risk import CPW, POW, CVaR, Mean, RiskMeasure, Wang
 from riskpath.risk_compose import Distortion, Mixture, register_risk, risk
 from riskpath.run import Run, TrainingStopped, train
+from riskpath.saving import Checkpointer, load
 from riskpath.types import EnvSpec
 
 __version__ = "0.1.0"
@@ -43,17 +48,22 @@ __all__ = [
     "Agent",
     "CVaR",
     "CVaRDRL",
+    "Checkpointer",
     "Distortion",
     "EnvSpec",
     "Environment",
+    "Evaluation",
     "FiniteMDP",
     "HistoryPolicy",
+    "Interval",
+    "JSONLines",
     "Law",
     "Lottery",
     "MarkovPolicy",
     "Mean",
     "Mixture",
     "Network",
+    "Predictor",
     "RiskMeasure",
     "RiskpathError",
     "RiskyGrid",
@@ -61,12 +71,15 @@ __all__ = [
     "Run",
     "Solution",
     "TQLContinuous",
+    "TensorBoard",
     "ThreeState",
     "Training",
     "TrainingStopped",
     "Wang",
+    "compare",
     "from_gymnax",
     "inverse",
+    "load",
     "make",
     "operators",
     "register_risk",

@@ -1,6 +1,7 @@
 """The command line: thin functions over the library. A user's error is one line, and exit status 2."""
 
 import contextlib
+import dataclasses
 import functools
 import io
 import json as json_module
@@ -19,9 +20,9 @@ from riskpath.envs import make
 from riskpath.errors import RiskpathError
 from riskpath.experiments.record import header, write_json
 from riskpath.mdp.solution import Solution
-from riskpath.options import AGENTS, agent_class, parsers, plain
+from riskpath.options import AGENTS, agent_class, parsers, plain, with_config
 from riskpath.risk_compose import risk as read_risk
-from riskpath.tables import lane_records, lanes_table, solution_table, solve_all
+from riskpath.tables import lane_records, lanes_table, solution_table, solve_all, table_of
 
 DESCRIPTION = """Decisions that are best for the risk of the whole return.
 
@@ -91,7 +92,7 @@ def train_command(kind: Any) -> Any:
         """Trains an agent, several seeds side by side, and shows what each of them has learned.
 
         Args:
-            env: The problem: ThreeState, RiskyGrid or RiskyMountainCar.
+            env: The problem: ThreeState, RiskyGrid, RiskyMountainCar, or any Gymnasium id such as CartPole-v1.
             agent: The algorithm; its fields, below, are those of the class.
             fields: --risk and --discount are short for --agent.risk and --agent.discount.
             steps: Environment steps for each seed.
@@ -99,26 +100,129 @@ def train_command(kind: Any) -> Any:
             envs: Environments for each seed.
             seed: The number all randomness starts from.
             set: Fields of the problem to change, for example forks=5 p_yellow=0.8.
-            out: A folder for result.json: the whole configuration, every seed's values, and learning curves.
+            out: A folder for the run itself (`riskpath evaluate` and `resume` read it), config.json, which
+                --config takes, log.jsonl, and result.json with every seed's values and learning curves.
         """
         _at_least_one(steps=steps, seeds=seeds, envs=envs)
-        world = make(env, **dict(_assignment(text) for text in set))
+        world = _world(env, dict(_assignment(text) for text in set))
         console, began = Console(), time.monotonic()
         console.print(f"training {agent} on {env}, {fields.risk}: {steps:,} steps, {seeds} seeds", highlight=False)
-        sizes = {"steps": steps, "seeds": seeds, "envs": envs, "seed": seed}
+        sizes: dict[str, Any] = {"steps": steps, "seeds": seeds, "envs": envs, "seed": seed}
         # Without an exact law a point of the curve costs episodes: a few will do.
-        watch = None if hasattr(world, "mdp") else lambda run: {"values": run.evaluate(100).values().tolist()}
+        watch = None if hasattr(world, "mdp") else _episodes
         every = max(1, steps // 10)
-        run = riskpath.train(fields, world, **sizes, evaluate_every=every, watch=watch, progress=True)
+        keep: dict[str, Any] = {}
+        config = {"env": env, "set": list(set), "agent": agent, "fields": plain(fields), **sizes}
+        if out is not None:
+            write_json(out / "config.json", config)
+            keep = {"checkpoint": out / "run", "callbacks": [riskpath.JSONLines(out / "log.jsonl")]}
+        run = riskpath.train(fields, world, **sizes, evaluate_every=every, watch=watch, progress=True, **keep)
         lanes, seconds = lane_records(run, world), time.monotonic() - began
         console.print(lanes_table(f"{agent} on {env} after {run.steps:,} steps, {seconds:.0f} s", fields.risk, lanes))
         if out is not None:
-            config = {"env": env, "set": list(set), "agent": agent, "fields": plain(fields), **sizes}
             record = {**header("riskpath train", seconds), "config": config, "steps": run.steps}
             write_json(out / "result.json", {**record, "lanes": lanes, "curve": run.curve})
             console.print(f"written: {out / 'result.json'}", highlight=False)
 
     return train
+
+
+def evaluate(
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")],
+    episodes: int = 1_000,
+    risk: str | None = None,
+    seed: int = 1,
+    json: bool = False,
+) -> None:
+    """Episodes of a saved run's policies: mean, risk and quantiles with 95% intervals.
+
+    Args:
+        run: A folder that `riskpath train --out` wrote.
+        episodes: How many, for each seed.
+        risk: A measure to judge by; the one it was trained for unless told.
+        seed: The number their randomness starts from.
+        json: Print JSON for machines instead of a table.
+    """
+    _at_least_one(episodes=episodes)
+    measure = None if risk is None else read_risk(risk)
+    found = _saved(run)
+    with _working("playing episodes"):
+        sample = found.evaluate(episodes, seed=seed)
+    own = str(measure or found.agents[0].risk)
+    rows = []
+    for name, discounted in (("undiscounted", False), ("discounted", True)):
+        figures = {"mean": sample.mean(discounted=discounted), own: sample.risk(measure, discounted=discounted)}
+        rows += [{"return": name, "figure": figure, "value": list_[0]} for figure, list_ in figures.items()]
+    if json:
+        told = [{"return": row["return"], "figure": row["figure"], **dataclasses.asdict(row["value"])} for row in rows]
+        record = {"run": str(run), "steps": found.steps, "seeds": found.seeds, "episodes": episodes, "figures": told}
+        print(json_module.dumps(record, indent=2))
+    else:
+        title = f"{episodes:,} episodes of each of {found.seeds} seeds after {found.steps:,} steps, 95% intervals"
+        Console().print(table_of(title, [{**row, "value": str(row["value"])} for row in rows]))
+
+
+def resume(
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")],
+    steps: int | None = None,
+) -> None:
+    """Trains a saved run further: to where it was to go, or for more steps.
+
+    Args:
+        run: A folder that `riskpath train --out` wrote.
+        steps: Environment steps for each seed, beyond what it has.
+    """
+    _at_least_one(steps=1 if steps is None else steps)
+    found, before = _saved(run), time.monotonic()
+    if steps is None and (found.plan is None or found.steps >= found.plan.start + found.plan.steps):
+        raise RiskpathError(f"{run} is finished, at {found.steps:,} steps; give --steps to go on")
+    watch = None if hasattr(found.worlds[0], "mdp") else _episodes
+    logs = [riskpath.JSONLines(run / "log.jsonl")]
+    riskpath.train(found, steps=steps, watch=watch, progress=True, checkpoint=run / "run", callbacks=logs)
+    said = f"{found.steps:,} steps after {time.monotonic() - before:.0f} s; estimates "
+    said += ", ".join(f"{x:.4g}" for x in found.estimates()[0])
+    Console().print(said, highlight=False)
+
+
+def agents() -> None:
+    """The agents, one line each."""
+    for name, kind in AGENTS.items():
+        print(f"{name:16}{(kind.__doc__ or '').splitlines()[0]}")
+
+
+def envs() -> None:
+    """The library's own environments, one line each; any Gymnasium id will do as well."""
+    for name in ("ThreeState", "RiskyGrid", "RiskyMountainCar"):
+        print(f"{name:18}{(type(make(name)).__doc__ or '').splitlines()[0]}")
+    print("any Gymnasium id, for example CartPole-v1")
+
+
+def risks() -> None:
+    """The risk measures, one line each."""
+    for text in ("mean", "cvar:0.25", "wang:-0.75", "pow:-2", "cpw:0.71"):
+        print(f"{text:12}{(type(read_risk(text)).__doc__ or '').splitlines()[0]}")
+    print("0.7*mean+0.3*cvar:0.1   any mixture of them")
+
+
+def _episodes(run: Any) -> dict[str, Any]:
+    """A point of the learning curve where there is no exact law; the host's episodes are slow."""
+    return {"values": run.evaluate(20 if run.outside else 100).values().tolist()}
+
+
+def _saved(folder: Path) -> Any:
+    """The run in a folder of `train --out`, or in a folder of `run.save`."""
+    return riskpath.load(folder / "run" if (folder / "run").exists() else folder)
+
+
+def _world(env: str, fields: dict[str, Any]) -> Any:
+    """One of ours, or a Gymnasium id with keyword arguments."""
+    if "-v" not in env and ":" not in env:
+        return make(env, **fields)
+    if not fields:
+        return env
+    import gymnasium
+
+    return functools.partial(gymnasium.make, env, **fields)
 
 
 def reproduce(
@@ -161,7 +265,17 @@ def reproduce(
     console.print(f"{result['device']}, {result['seconds']:.0f} s; results are in {out}", highlight=False)
 
 
-COMMANDS = {"solve": solve, "demo": demo, "train": train_command, "reproduce": reproduce}
+COMMANDS = {
+    "solve": solve,
+    "demo": demo,
+    "train": train_command,
+    "evaluate": evaluate,
+    "resume": resume,
+    "reproduce": reproduce,
+    "agents": agents,
+    "envs": envs,
+    "risks": risks,
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -186,6 +300,7 @@ def _read(arguments: list[str]) -> Any:
     """The command that the arguments ask for, ready to be called."""
     kind = AGENTS["tql"]
     if arguments[0] == "train":
+        arguments = with_config(arguments)
         arguments = [re.sub(r"^--(risk|discount)(?=$|=)", r"--agent.\1", argument) for argument in arguments]
         kind = agent_class(arguments)
     commands = {**COMMANDS, "train": train_command(kind)}

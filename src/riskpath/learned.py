@@ -28,6 +28,8 @@ class LearnedPolicy:
         """The greedy action and the memory after it; where the problem is not finite, `mask` says what is available."""
         memory, percept, names = self._percept(state, memory, reward, mask)
         action, memory = _act(self.agent, self.critic, memory, percept)
+        if translation := getattr(self.world, "translation", None):
+            return translation.write(np.asarray(action)), memory
         if self.world.spec.action_size:
             return np.asarray(action), memory
         return names[int(action)] if names else int(action), memory
@@ -62,6 +64,8 @@ class LearnedPolicy:
         return self.agent.reset(self.critic, self.world.spec) if memory is None else memory, percept, names
 
     def _read(self, state: Any) -> tuple[Any, np.ndarray, list[Any]]:
+        if translation := getattr(self.world, "translation", None):
+            state = translation.read(state)
         if not isinstance(self.world, FiniteEnvironment):
             return state, np.ones(self.world.spec.num_actions, bool), []
         assert self.world.problem is not None

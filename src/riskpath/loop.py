@@ -12,7 +12,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+import jaxtyping
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from riskpath.agents.base import Agent, CriticState
 from riskpath.envs.base import Environment
@@ -60,11 +61,11 @@ def _single(x: Any) -> Array:
 
 
 def start(agents: Sequence[Agent], worlds: Sequence[Environment], seeds: int, envs: int, seed: int) -> Lanes:
-    """Fresh networks, fresh episodes, an empty ring. Lanes with the same seed number start alike."""
+    """Fresh networks, fresh episodes, an empty ring."""
     agent, count = stack(agents, seeds, is_swept), len(agents) * seeds
     world = stack([world.bare() for world in worlds], seeds, eqx.is_array)
     spec = worlds[0].spec
-    keys = jnp.tile(jax.random.split(jax.random.key(seed), seeds), len(agents))
+    keys = lane_keys(len(agents), seeds, seed)
 
     def one(agent: Agent, env: Environment, key: Key) -> Any:
         init_key, env_key, key = jax.random.split(key, 3)
@@ -95,50 +96,125 @@ def start(agents: Sequence[Agent], worlds: Sequence[Environment], seeds: int, en
     )
 
 
+def lane_keys(settings: int, seeds: int, seed: int) -> Keys:
+    """Lanes with the same seed number start alike."""
+    return jnp.tile(jax.random.split(jax.random.key(seed), seeds), settings)
+
+
 def begin(agent: Agent, env: Environment, critic: CriticState, spec: EnvSpec, key: Key) -> tuple[Any, Percept, Any]:
     """A new episode: the environment's state, what it says, and an empty memory."""
     obs, env_state = env.reset(key)
     return env_state, Percept(obs, jnp.zeros(()), env.mask(env_state)), agent.reset(critic, spec)
 
 
-def collect(lanes: Lanes, spec: EnvSpec, warm: bool) -> Lanes:
-    """Every environment of every lane takes one step, which goes into the ring."""
+class Choice(eqx.Module):
+    """What every environment of every lane is to do next; leaves of all have leading axes L, E."""
 
-    def one(agent: Agent, env: Environment, critic: CriticState, key: Key, env_state, percept, memory, time, earned):
-        key, *step_keys = jax.random.split(key, time.shape[0] + 1)
+    action: Shaped[Array, "..."]
+    memory: Any
+    """After the action."""
+    env_keys: jaxtyping.Key[Array, "*LE"]
+    reset_keys: jaxtyping.Key[Array, "*LE"]
+
+
+class Outcome(eqx.Module):
+    """What came of it; leaves of all have leading axes L, E. An environment that is done has begun its next episode."""
+
+    final_obs: Shaped[Array, "..."]
+    """The true observation after the action."""
+    final_mask: Bool[Array, "*LE A"]
+    reward: Float[Array, "*LE"]
+    terminated: Bool[Array, "*LE"]
+    truncated: Bool[Array, "*LE"]
+    obs: Shaped[Array, "..."]
+    """What the agent sees next: the same, or the first observation of a new episode."""
+    mask: Bool[Array, "*LE A"]
+
+
+def choose(lanes: Lanes, warm: bool | Bool[Array, ""]) -> tuple[Lanes, Choice]:
+    """The agents act; `warm` is for nothing but exploration."""
+
+    def one(agent: Agent, critic: CriticState, key: Key, percept: Percept, memory: Any):
+        key, *step_keys = jax.random.split(key, percept.reward.shape[0] + 1)
         explore = jnp.where(warm, 1.0, agent.training.explore(critic.updates))
 
-        def single(key: Key, env_state, percept: Percept, memory, time, earned):
+        def single(key: Key, percept: Percept, memory: Any) -> Choice:
             act_key, env_key, reset_key = jax.random.split(key, 3)
             action, memory = agent.act(critic, memory, percept, key=act_key, explore=explore)
-            obs, env_state, reward, terminated, truncated = env.step(env_key, env_state, action)
-            mask = env.mask(env_state)
-            earned = earned + power(agent.discount, time) * reward
-            step = Step(percept.obs, action, reward, obs, mask, terminated, truncated, time, earned, agent.note(memory))
-            fresh = begin(agent, env, critic, spec, reset_key)
-            done = terminated | truncated
-            env_state, percept, memory = tree_where(done, fresh, (env_state, Percept(obs, reward, mask), memory))
-            return step, env_state, percept, memory, jnp.where(done, 0, time + 1), jnp.where(done, 0.0, earned)
+            return Choice(action, memory, env_key, reset_key)
 
-        return key, jax.vmap(single)(jnp.stack(step_keys), env_state, percept, memory, time, earned)
+        return key, jax.vmap(single)(jnp.stack(step_keys), percept, memory)
 
-    state = (lanes.critic, lanes.keys, lanes.env_state, lanes.percept, lanes.memory, lanes.time, lanes.earned)
-    keys, (steps, env_state, percept, memory, time, earned) = eqx.filter_vmap(one)(lanes.agent, lanes.env, *state)
+    keys, choice = eqx.filter_vmap(one)(lanes.agent, lanes.critic, lanes.keys, lanes.percept, lanes.memory)
+    return eqx.tree_at(lambda s: s.keys, lanes, keys), choice
+
+
+def step_world(env: Environment, env_state: Any, action: Any, env_key: Key, reset_key: Key) -> tuple[Any, Outcome]:
+    """One environment takes its step, and begins anew if it is done."""
+    obs, env_state, reward, terminated, truncated = env.step(env_key, env_state, action)
+    mask = env.mask(env_state)
+    first, fresh = env.reset(reset_key)
+    seen = tree_where(terminated | truncated, (fresh, first, env.mask(fresh)), (env_state, obs, mask))
+    return seen[0], Outcome(obs, mask, reward, terminated, truncated, *seen[1:])
+
+
+def step_worlds(lanes: Lanes, choice: Choice) -> tuple[Lanes, Outcome]:
+    """All environments that are part of the program take their step."""
+    each = eqx.filter_vmap(step_world, in_axes=(None, 0, 0, 0, 0))
+    asked = (lanes.env_state, choice.action, choice.env_keys, choice.reset_keys)
+    env_state, outcome = eqx.filter_vmap(each)(lanes.env, *asked)
+    return eqx.tree_at(lambda s: s.env_state, lanes, env_state), outcome
+
+
+def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: Outcome) -> Lanes:
+    """The step goes into the ring, and every environment's account is kept."""
+
+    def one(agent: Agent, critic: CriticState, percept, choice: Choice, outcome: Outcome, time, earned):
+        def single(percept: Percept, choice: Choice, o: Outcome, time, earned):
+            earned = earned + power(agent.discount, time) * o.reward
+            step = Step(
+                percept.obs,
+                choice.action,
+                o.reward,
+                o.final_obs,
+                o.final_mask,
+                o.terminated,
+                o.truncated,
+                time,
+                earned,
+                agent.note(choice.memory),
+            )
+            done = o.terminated | o.truncated
+            memory = tree_where(done, agent.reset(critic, spec), choice.memory)
+            percept = Percept(o.obs, jnp.where(done, 0.0, o.reward), o.mask)
+            return step, percept, memory, jnp.where(done, 0, time + 1), jnp.where(done, 0.0, earned)
+
+        return jax.vmap(single)(percept, choice, outcome, time, earned)
+
+    state = (lanes.critic, lanes.percept, choice, outcome, lanes.time, lanes.earned)
+    steps, percept, memory, time, earned = eqx.filter_vmap(one)(lanes.agent, *state)
     flat = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), steps)
     return Lanes(
         lanes.agent,
         lanes.env,
         lanes.critic,
-        env_state,
+        lanes.env_state,
         percept,
         memory,
         time,
         earned,
         push(lanes.ring, flat),
-        keys,
+        lanes.keys,
         lanes.steps + time.shape[1],
         lanes.healthy & jnp.isfinite(flat.reward).all(),
     )
+
+
+def collect(lanes: Lanes, spec: EnvSpec, warm: bool) -> Lanes:
+    """Every environment of every lane takes one step, which goes into the ring."""
+    lanes, choice = choose(lanes, warm)
+    lanes, outcome = step_worlds(lanes, choice)
+    return record(lanes, spec, choice, outcome)
 
 
 def update(lanes: Lanes, spec: EnvSpec) -> tuple[Lanes, dict[str, Array]]:
@@ -170,27 +246,45 @@ def warm_up(lanes: Lanes, spec: EnvSpec, iterations: int) -> Lanes:
     return _repeat(lambda s: (collect(s, spec, warm=True), None), lanes, iterations)[0]
 
 
+def moves_and_updates(agent: Agent, envs: int) -> tuple[int, int]:
+    """An iteration of training: how many steps all environments take, and how many updates follow."""
+    return max(1, agent.training.update_every // envs), max(1, envs // agent.training.update_every)
+
+
+def iterations_per_round(agent: Agent, envs: int) -> int:
+    """Iterations between two renewals of the target network."""
+    return max(1, agent.training.target_period // moves_and_updates(agent, envs)[1])
+
+
+def learn(lanes: Lanes, spec: EnvSpec) -> tuple[Lanes, dict[str, Array]]:
+    """The updates of one iteration."""
+    times = moves_and_updates(lanes.agent, lanes.time.shape[1])[1]
+    if times == 1:
+        return update(lanes, spec)
+    lanes, metrics = _repeat(lambda s: update(s, spec), lanes, times)
+    return lanes, jax.tree.map(lambda x: x.mean(axis=0), metrics)
+
+
+def renewed(lanes: Lanes) -> CriticState:
+    """The critics after what happens at the end of a round."""
+    return eqx.filter_vmap(lambda agent, critic: agent.sync(critic))(lanes.agent, lanes.critic)
+
+
 @eqx.filter_jit
 def chunk(lanes: Lanes, spec: EnvSpec, rounds: int) -> tuple[Lanes, dict[str, Array]]:
     """`rounds` renewals of the target network, `target_period` updates before each."""
-    training, envs = lanes.agent.training, lanes.time.shape[1]
-    moves, updates = max(1, training.update_every // envs), max(1, envs // training.update_every)
+    envs = lanes.time.shape[1]
+    moves, length = moves_and_updates(lanes.agent, envs)[0], iterations_per_round(lanes.agent, envs)
 
     def iteration(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
-        lanes = (
-            _repeat(lambda s: (collect(s, spec, warm=False), None), lanes, moves)[0]
-            if moves > 1
-            else (collect(lanes, spec, warm=False))
-        )
-        if updates == 1:
-            return update(lanes, spec)
-        lanes, metrics = _repeat(lambda s: update(s, spec), lanes, updates)
-        return lanes, jax.tree.map(lambda x: x.mean(axis=0), metrics)
+        if moves == 1:
+            return learn(collect(lanes, spec, warm=False), spec)
+        return learn(_repeat(lambda s: (collect(s, spec, warm=False), None), lanes, moves)[0], spec)
 
     def round_(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
-        lanes, metrics = _repeat(iteration, lanes, max(1, training.target_period // updates))
-        critic = eqx.filter_vmap(lambda agent, critic: agent.sync(critic))(lanes.agent, lanes.critic)
-        return eqx.tree_at(lambda s: s.critic, lanes, critic), jax.tree.map(lambda x: x.mean(axis=0), metrics)
+        lanes, metrics = _repeat(iteration, lanes, length)
+        lanes = eqx.tree_at(lambda s: s.critic, lanes, renewed(lanes))
+        return lanes, jax.tree.map(lambda x: x.mean(axis=0), metrics)
 
     lanes, metrics = _repeat(round_, lanes, rounds)
     return lanes, jax.tree.map(lambda x: x.mean(axis=0), metrics)
@@ -198,9 +292,7 @@ def chunk(lanes: Lanes, spec: EnvSpec, rounds: int) -> tuple[Lanes, dict[str, Ar
 
 def steps_per_round(agent: Agent, envs: int) -> int:
     """Environment steps of each lane between two renewals of its target network."""
-    training = agent.training
-    moves, updates = max(1, training.update_every // envs), max(1, envs // training.update_every)
-    return max(1, training.target_period // updates) * moves * envs
+    return iterations_per_round(agent, envs) * moves_and_updates(agent, envs)[0] * envs
 
 
 def advance(lanes: Lanes, spec: EnvSpec, steps: int, rounds: int) -> Iterator[tuple[Lanes, Any]]:

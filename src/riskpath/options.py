@@ -1,6 +1,8 @@
 """Typed fields as options of the command line, and as plain values for a result's record."""
 
 import dataclasses
+import json
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -63,6 +65,54 @@ def agent_class(arguments: list[str]) -> type[Agent]:
     if name not in AGENTS:
         raise RiskpathError(f"unknown agent {name!r}; there are {', '.join(AGENTS)}")
     return AGENTS[name]
+
+
+def with_config(arguments: list[str]) -> list[str]:
+    """`--config FILE` replaced by what the file says, before all that is said beside it."""
+    arguments = [
+        word for argument in arguments for word in (argument.split("=", 1) if "--config=" in argument else [argument])
+    ]
+    if "--config" not in arguments:
+        return arguments
+    at = arguments.index("--config")
+    if at + 1 == len(arguments):
+        raise RiskpathError("--config needs a file")
+    file, rest = arguments[at + 1], arguments[:at] + arguments[at + 2 :]
+    try:
+        config = json.loads(Path(file).read_text())
+        fields = {f"agent.{name}": value for name, value in _flat(config.pop("fields", {}))}
+        told = [word for name, value in {**config, **fields}.items() for word in _words(name, value)]
+    except OSError as error:
+        raise RiskpathError(f"cannot read {file}: {error.strerror}") from None
+    except (ValueError, AttributeError):
+        raise RiskpathError(f"{file} is no configuration: see config.json in the folder of a run") from None
+    said = {word.split("=", 1)[0] for word in rest if word.startswith("--")}
+    said |= {f"--agent.{word[2:]}" for word in said if word in ("--risk", "--discount")}
+    kept: list[str] = []
+    skipping = False
+    for word in told:  # what is said on the command line counts
+        skipping = word in said if word.startswith("--") else skipping
+        kept += [] if skipping else [word]
+    return [rest[0], *kept, *rest[1:]]
+
+
+def _flat(fields: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    pairs: list[tuple[str, Any]] = []
+    for name, value in fields.items():
+        pairs += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+    return pairs
+
+
+def _words(name: str, value: Any) -> list[str]:
+    """One option as it is written on the command line."""
+    option = "--" + name.replace("_", "-")
+    if isinstance(value, bool):
+        head, _, last = option.rpartition(".") if "." in option else ("", "", option[2:])
+        negative = f"{head}.no-{last}" if head else f"--no-{last}"
+        return [option if value else negative]
+    if isinstance(value, list):
+        return [option, *map(str, value)] if value else []
+    return [option, str(value)]
 
 
 def plain(value: Any) -> Any:

@@ -3,14 +3,16 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from riskpath import loop
+from riskpath import host, loop
 from riskpath.agents.base import Agent
 from riskpath.envs import make
 from riskpath.envs.base import (
@@ -27,6 +29,24 @@ from riskpath.learned import LearnedPolicy
 from riskpath.mdp.model import FiniteMDP
 from riskpath.progress import TrainingBar
 from riskpath.types import EnvSpec
+
+if TYPE_CHECKING:
+    from riskpath.saving import Checkpointer
+
+EVALUATED_SIDE_BY_SIDE = 8
+"""Gymnasium environments of one lane when it is evaluated."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How far a call of `train` is to go, so that an interrupted one can be finished."""
+
+    start: int
+    """Environment steps of each lane before it."""
+    steps: int
+    """How many more were asked for."""
+    evaluate_every: int | None = None
+    """Steps between evaluations."""
 
 
 class TrainingStopped(RiskpathError):
@@ -51,6 +71,12 @@ class Run:
     """Everything that training changes."""
     curve: list[dict[str, Any]] = field(default_factory=list, repr=False)
     """What `evaluate_every` saw: step, and the value of every lane's greedy policy or what `watch` wrote down."""
+    plan: Plan | None = field(default=None, repr=False)
+    """What `train` was last asked to do."""
+    outside: list[Any] = field(default_factory=list, repr=False)
+    """Where the host steps the environments: how to make those of each setting."""
+    row: Any = field(default=None, repr=False)
+    """And those being trained on, which are in the middle of their episodes."""
     _copied: tuple[loop.Lanes, Any] | None = field(default=None, repr=False)
     """The lanes that were last copied to the host, and what was copied of them."""
 
@@ -93,6 +119,8 @@ class Run:
             limit: The most steps of one; needed only where the environment has no limit of its own.
             env: Another environment of the same sizes, or one for each setting; where it was trained unless told.
         """
+        if self.outside:
+            return self._evaluate_outside(episodes, seed, limit, env)
         worlds = self.worlds if env is None else _worlds(env, len(self.agents))
         limit = limit or worlds[0].spec.max_steps or 10_000
         world = loop.stack([world.bare() for world in worlds], self.seeds, eqx.is_array)
@@ -101,12 +129,48 @@ class Run:
         shape = (len(self.agents), self.seeds, episodes)
         risks = [agent.risk for agent in self.agents]
         return Evaluation(
-            np.asarray(plain).reshape(shape), np.asarray(discounted).reshape(shape), risks, float(finished)
+            np.asarray(plain).reshape(shape),
+            np.asarray(discounted).reshape(shape),
+            risks,
+            float(finished),
+            self._discounts(),
         )
+
+    def _discounts(self) -> list[float]:
+        return [float(agent.discount) for agent in self.agents]
+
+    def _evaluate_outside(self, episodes: int, seed: int, limit: int | None, env: Any) -> Evaluation:
+        from riskpath.gym_worlds import GymnasiumWorlds
+
+        if episodes < 1:
+            raise RiskpathError(f"episodes must be at least 1, got {episodes}")
+        outside = self.outside if env is None else gymnasium_environments(env, len(self.agents))
+        if self.spec.max_steps is None:
+            limit = limit or 10_000
+        width = min(episodes, EVALUATED_SIDE_BY_SIDE)
+        row = GymnasiumWorlds(outside, self.seeds * width, limit=limit)
+        try:
+            each = -(-episodes // width)
+            plain, discounted, finished = host.rollouts(self.lanes, row, self.spec, each, key=jax.random.key(seed))
+        finally:
+            row.close()
+        shape = (len(self.agents), self.seeds, -1)
+        plain, discounted = (x.reshape(shape)[:, :, :episodes] for x in (plain, discounted))
+        return Evaluation(plain, discounted, [agent.risk for agent in self.agents], finished, self._discounts())
+
+    def save(self, path: str | Path) -> None:
+        """Writes everything to a folder, from which `load` makes the same run."""
+        from riskpath.saving import save  # which knows runs
+
+        save(self, path)
 
     def estimates(self) -> np.ndarray:
         """What every lane itself believes its (discounted) return to be worth: [settings, seeds]."""
-        return np.asarray(outlook(self.lanes, self.spec)).reshape(len(self.agents), self.seeds)
+        if self.outside:
+            believed = host.outlook(self.lanes, self.spec, jnp.asarray(self.outside[0].first_observation))
+        else:
+            believed = outlook(self.lanes, self.spec)
+        return np.asarray(believed).reshape(len(self.agents), self.seeds)
 
     def values(self, discount: float = 1.0) -> np.ndarray:
         """β of the whole return of every lane's policy: [settings, seeds]; exact where the problem is finite."""
@@ -120,6 +184,9 @@ class Run:
         )
 
 
+Callback = Callable[[Run, dict[str, Any]], None]
+
+
 def as_environment(env: Any) -> Environment:
     """A name, a `FiniteMDP` or an environment, as an environment whose arrays can be stacked."""
     if isinstance(env, str):
@@ -130,20 +197,25 @@ def as_environment(env: Any) -> Environment:
         return as_finite(env)
     if isinstance(env, Environment):
         return env
-    raise RiskpathError(f"cannot train on a {type(env).__name__}; give a name, a FiniteMDP or an environment")
+    raise RiskpathError(
+        f"cannot train on a {type(env).__name__}; give a name, a FiniteMDP, an environment or a Gymnasium one"
+    )
 
 
 def train(
     agent: Agent | Sequence[Agent] | Run,
     env: Any = None,
     *,
-    steps: int,
+    steps: int | None = None,
     seeds: int = 1,
     envs: int = 1,
     seed: int = 0,
-    progress: bool | Callable[[Run, dict[str, Any]], None] = False,
+    progress: bool | Callback = False,
     evaluate_every: int | None = None,
     watch: Callable[[Run], dict[str, Any]] | None = None,
+    workers: bool = False,
+    checkpoint: "Checkpointer | str | Path | None" = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Run:
     """Trains `seeds` lanes for every setting, side by side in one compiled program.
 
@@ -153,27 +225,45 @@ def train(
 
     Args:
         agent: An agent, several settings of one, or a run to continue.
-        env: A name, a `FiniteMDP`, an environment, or one for each agent.
-        steps: Environment steps for each lane.
+        env: A name, a `FiniteMDP`, an environment; a Gymnasium id, environment, function that makes one, or vector
+            environment (SAME_STEP autoreset); or a list with one for each agent.
+        steps: Environment steps for each lane; a run that was interrupted is finished as planned if none are given.
         seeds: Lanes for each setting.
         envs: Environments for each lane.
         seed: The number all randomness starts from.
         progress: True for a progress bar, or a function called after every chunk with the run and its metrics.
         evaluate_every: Steps between evaluations of the greedy policies, kept in `run.curve`.
         watch: What to keep there instead of the values, as a function of the run.
+        workers: Step Gymnasium environments in processes of their own, one for each: worth it if a step is slow.
+        checkpoint: A folder to save to every five minutes and in the end, or a `Checkpointer`.
+        callbacks: Functions of the run and a dictionary of numbers, called after every chunk (`logs.py`).
     """
     for name, value in (("steps", steps), ("seeds", seeds), ("envs", envs)):
-        if value < 1:
+        if value is not None and value < 1:
             raise RiskpathError(f"{name} must be at least 1, got {value}")
+    if steps is None and not isinstance(agent, Run):
+        raise RiskpathError("give steps=…, the environment steps for each lane")
     _use_compilation_cache()
-    run = agent if isinstance(agent, Run) else _begin(agent, env, seeds, envs, seed)
+    keeper = _checkpointer(checkpoint)
+    run = agent if isinstance(agent, Run) else _begin(agent, env, seeds, envs, seed, workers)
+    if run.outside and run.row is None:
+        _begin_anew(run, workers)
+    if steps is not None:
+        run.plan = Plan(run.steps, steps, evaluate_every)
+    if run.plan is None:
+        raise RiskpathError("give steps=…; only a run that was interrupted knows how far it was to go")
+    plan, goal, every = run.plan, run.plan.start + run.plan.steps, run.plan.evaluate_every
     spec, each = run.spec, loop.steps_per_round(run.agents[0], run.lanes.time.shape[1])
-    rounds = max(1, min(evaluate_every or steps, steps // 10 or 1, 20_000) // each)
-    show = TrainingBar(run.steps + steps) if progress is True else progress or None
-    next_evaluation = run.steps + (evaluate_every or 0)
+    rounds = max(1, min(every or plan.steps, plan.steps // 10 or 1, 20_000) // each)
+    show = TrainingBar(goal) if progress is True else progress or None
+    seen = sum(point["step"] > plan.start for point in run.curve)
+    next_evaluation = plan.start + (every or 0) * (1 + seen)
+    left = max(0, goal - run.steps)
     began, before = time.monotonic(), run.steps
     try:
-        for lanes, metrics in loop.advance(run.lanes, spec, steps, rounds):
+        row, ahead = run.row, (spec, left, rounds)
+        advance = loop.advance(run.lanes, *ahead) if row is None else host.advance(run.lanes, row, *ahead)
+        for lanes, metrics in advance:
             if not bool(lanes.healthy):
                 raise TrainingStopped(
                     f"a reward was not a finite number between steps {run.steps} and {int(lanes.steps)}", run
@@ -185,24 +275,39 @@ def train(
                     run,
                 )
             run.lanes = lanes
-            if evaluate_every and run.steps >= next_evaluation:
-                next_evaluation += evaluate_every
+            speed = (run.steps - before) / max(1e-9, time.monotonic() - began) * len(run.agents) * run.seeds
+            numbers = {"step": run.steps, "steps_per_second": speed, **metrics}
+            if every and run.steps >= next_evaluation:
+                next_evaluation += every
                 noted = watch(run) if watch else {"values": run.values().tolist()}
                 run.curve.append({"step": run.steps, **noted})
-            if show:
-                speed = (run.steps - before) / max(1e-9, time.monotonic() - began)
-                show(run, {**metrics, "steps_per_second": speed * len(run.agents) * run.seeds})
+                numbers["evaluation"] = noted
+            if keeper:
+                keeper.maybe(run)
+            if callbacks and metrics:
+                numbers["estimate"] = run.estimates().ravel()
+            for callback in [*([show] if show else []), *callbacks]:
+                callback(run, numbers)
     except KeyboardInterrupt:
         pass
     finally:
         if isinstance(show, TrainingBar):
             show.close()
+        if keeper:
+            keeper.now(run)
     return run
 
 
-def _begin(agent: Agent | Sequence[Agent], env: Any, seeds: int, envs: int, seed: int) -> Run:
+def _checkpointer(asked: Any) -> "Checkpointer | None":
+    from riskpath.saving import Checkpointer  # which knows runs
+
+    return asked if asked is None or isinstance(asked, Checkpointer) else Checkpointer(asked)
+
+
+def _begin(agent: Agent | Sequence[Agent], env: Any, seeds: int, envs: int, seed: int, workers: bool) -> Run:
     agents = [agent] if isinstance(agent, Agent) else list(agent)
-    worlds = _worlds(env, len(agents))
+    outside = gymnasium_environments(env, len(agents))
+    worlds = [found.world for found in outside] or _worlds(env, len(agents))
     if any(world.spec != worlds[0].spec for world in worlds):
         raise RiskpathError("environments trained together must have the same sizes; train them one after the other")
     if any(_fixed(world.bare()) != _fixed(worlds[0].bare()) for world in worlds):
@@ -215,15 +320,46 @@ def _begin(agent: Agent | Sequence[Agent], env: Any, seeds: int, envs: int, seed
     if envs % every and every % envs:
         raise RiskpathError(f"update_every and envs must divide one another, got {every} and {envs}")
     agents[0].window(spec)  # refuses what it cannot handle before any work
-    return Run(agents, worlds, seeds, loop.start(agents, worlds, seeds, envs, seed))
+    if not outside:
+        return Run(agents, worlds, seeds, loop.start(agents, worlds, seeds, envs, seed))
+    from riskpath.gym_worlds import GymnasiumWorlds
+
+    row = GymnasiumWorlds(outside, seeds * envs, workers)
+    lanes = host.start(agents, outside[0].world, row, seeds, envs, seed)
+    return Run(agents, worlds, seeds, lanes, outside=outside, row=row)
+
+
+def _begin_anew(run: Run, workers: bool) -> None:
+    """Gymnasium environments of a run that was loaded: they are made again and start new episodes."""
+    from riskpath.gym_worlds import GymnasiumWorlds
+
+    run.row = GymnasiumWorlds(run.outside, run.seeds * run.lanes.time.shape[1], workers)
+    run.lanes = host.restart(run.lanes, run.row, run.spec)
+
+
+def gymnasium_environments(env: Any, count: int) -> list[Any]:
+    """How to make a Gymnasium environment for each of `count` settings; nothing if they are of another kind."""
+    if find_spec("gymnasium") is None:
+        return []
+    from riskpath.gym_worlds import foreign, is_foreign
+
+    if isinstance(env, list | tuple):
+        kinds = [is_foreign(one) for one in env]
+        if any(kinds) and not all(kinds):
+            raise RiskpathError("Gymnasium environments and others cannot be trained together; train them one by one")
+        return _match([foreign(one) for one in env], count) if any(kinds) else []
+    return [foreign(env)] * count if is_foreign(env) else []
+
+
+def _match(found: list[Any], count: int) -> list[Any]:
+    if len(found) != count:
+        raise RiskpathError(f"got {count} agents and {len(found)} environments; they must match")
+    return found
 
 
 def _worlds(env: Any, count: int) -> list[Environment]:
     """An environment for each of `count` settings."""
-    worlds = [as_environment(one) for one in (env if isinstance(env, list | tuple) else [env] * count)]
-    if len(worlds) != count:
-        raise RiskpathError(f"got {count} agents and {len(worlds)} environments; they must match")
-    return worlds
+    return _match([as_environment(one) for one in (env if isinstance(env, list | tuple) else [env] * count)], count)
 
 
 def _fixed(thing: Agent | Environment) -> str:

@@ -81,7 +81,7 @@ def lane_records(run: Run, problem: Any) -> list[dict[str, Any]]:
     if isinstance(run.worlds[0], FiniteEnvironment):
         values, discounted = run.values()[0], run.values(discount)[0]
     else:
-        sample = run.evaluate()
+        sample = run.evaluate(100 if run.outside else 1_000)
         values, discounted = sample.values()[0], sample.values(discounted=True)[0]
     return [
         {

@@ -226,6 +226,7 @@ def new_actor_critic(params: Any) -> CriticState:
 
 
 def _adam(part: Any, gradient: Any, memory: Any, lr: Float[Array, ""]) -> tuple[Any, Any]:
+    gradient = jax.lax.optimization_barrier(gradient)  # rounded the same way in every program
     with jax.numpy_dtype_promotion("standard"):  # Optax counts in whole numbers and raises floats to them
         change, memory = _ADAM.update(gradient, memory)
     return eqx.apply_updates(part, jax.tree.map(lambda x: -lr * x, change)), memory

@@ -36,7 +36,7 @@ class Car(eqx.Module):
 
 
 class RiskyMountainCar(Environment):
-    """Mountain car with continuous force and the paper's risky penalty; observations are (position, velocity)."""
+    """Mountain car with continuous force and the paper's risky penalty; it observes position and velocity."""
 
     c: float | Array = 0.0
     """Weight of the risky penalty; the paper's is in [0, 1], and 0 is Gymnasium's problem."""

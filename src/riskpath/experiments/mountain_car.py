@@ -35,16 +35,17 @@ SEED = 1
 Cell = tuple[float, str]
 
 
-def agent_for(name: str, measure: RiskMeasure, steps: int) -> Agent:
-    """The agent of one lane."""
-    training = ActorCriticTraining(lr_steps=float(steps // ENVS))
+def agent_for(name: str, measure: RiskMeasure, steps: int, quick: bool = False) -> Agent:
+    """The agent of one lane; half as wide if it is to be quick, with small batches and few levels."""
+    sizes: dict[str, Any] = {"batch_size": 64, "online_taus": 16, "target_taus": 16, "act_taus": 16} if quick else {}
+    training = ActorCriticTraining(lr_steps=float(steps // ENVS), **sizes)
+    network = Network(hidden=(64, 64) if quick else (128, 128), memory=16 if quick else 32, window=10)
     risk = Tabulated(measure)
     if name in ("IQTD3", "mean control"):
-        return IQTD3(risk, training=training)
+        return IQTD3(risk, network=network, training=training)
     if name == "TQL joint":  # as published: a rolling window of ten states, which does not tell the time
-        network = Network(hidden=(128, 128), memory=32, window=10)
         return TQLContinuous(risk, critic="joint", time_input=False, network=network, training=training)
-    return TQLContinuous(risk, critic="convolved", training=training)
+    return TQLContinuous(risk, critic="convolved", network=network, training=training)
 
 
 AGENTS = ("IQTD3", "TQL convolved", "TQL joint", "mean control")
@@ -74,7 +75,7 @@ def reproduce(
         "riskpath reproduce mountain-car" + (" --quick" if quick else "") + (f" --seeds {seeds}" if seeds != 6 else "")
     )
     cells = cells or ([(0.5, "cvar:0.25")] if quick else [(c, m) for c in WEIGHTS for m in MEASURES])
-    steps = steps or (40_000 if quick else 200_000)
+    steps = steps or (80_000 if quick else 200_000)
     result = earlier(out / "mountain_car_run.json", command)
     records, spent = result["records"], result["seconds"]
     for name in AGENTS:
@@ -84,7 +85,7 @@ def reproduce(
             continue
         for group in _groups(name, wanted, steps, seeds):
             clock = time.monotonic()
-            agents = [agent_for(name, read_risk(measure), steps) for _, measure in group]
+            agents = [agent_for(name, read_risk(measure), steps, quick) for _, measure in group]
             worlds = [RiskyMountainCar(c, TRAINING_LIMIT) for c, _ in group]
             judged = [[m for c2, m in cells if c2 == c] if trained == "mean" else [trained] for c, trained in group]
             watch = lambda run, g=group, j=judged: {"judged": _judge(run, g, j, 100)[1]}  # noqa: E731

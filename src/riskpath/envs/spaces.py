@@ -1,0 +1,110 @@
+"""Gymnasium's spaces in the agents' words: observations as a number or an array, actions as a number or a vector."""
+
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces.utils import flatdim, flatten
+
+from riskpath.errors import RiskpathError
+from riskpath.types import EnvSpec
+
+_FLAT = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+class Translation:
+    """Reads the observations of one environment and writes its actions."""
+
+    def __init__(self, observation_space: spaces.Space, action_space: spaces.Space, max_steps: int | None = None):
+        self.observation_space, self.action_space = observation_space, action_space
+        self.max_steps = max_steps
+        _check_observations(observation_space)
+        _check_actions(action_space)
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Sizes."""
+        actions = self.action_space
+        numbered = int(actions.n) if isinstance(actions, spaces.Discrete) else 0
+        size = 0 if numbered else math.prod(actions.shape or ())
+        space = self.observation_space
+        if isinstance(space, spaces.Discrete):
+            return EnvSpec(numbered, (), int(space.n), self.max_steps, size)
+        shape = space.shape if isinstance(space, spaces.Box) else (flatdim(space),)
+        return EnvSpec(numbered, tuple(shape or (1,)), None, self.max_steps, size, _bounds(space))
+
+    def read(self, observation: Any) -> np.ndarray:
+        """An observation of the environment as the agent sees it."""
+        space = self.observation_space
+        if isinstance(space, spaces.Discrete):
+            return np.asarray(observation - space.start, np.int32)
+        if isinstance(space, spaces.Box):
+            return np.asarray(observation, np.float32).reshape(space.shape or (1,))
+        return np.asarray(flatten(space, observation), np.float32)
+
+    def read_all(self, observations: Any) -> np.ndarray:
+        """The same for a row of them."""
+        space = self.observation_space
+        if isinstance(space, spaces.Discrete | spaces.Box):
+            if isinstance(space, spaces.Discrete):
+                return np.asarray(observations, np.int32) - np.int32(space.start)
+            observations = np.asarray(observations, np.float32)
+            return observations.reshape(len(observations), *(space.shape or (1,)))
+        return np.stack([self.read(one) for one in gymnasium.vector.utils.iterate(_row_of(space), observations)])
+
+    def write(self, action: np.ndarray) -> Any:
+        """An agent's action, or a row of them, as the environment wants it."""
+        space = self.action_space
+        if isinstance(space, spaces.Discrete):
+            return action + space.start
+        assert isinstance(space, spaces.Box)
+        lead = action.shape[:-1]
+        share = (np.clip(action, -1.0, 1.0).reshape(*lead, *space.shape) + 1.0) / 2.0
+        return (space.low + share * (space.high - space.low)).astype(space.dtype)
+
+
+def _row_of(space: spaces.Space) -> spaces.Space:
+    """The space of a row whose length does not matter: iterating looks at the entries only."""
+    return gymnasium.vector.utils.batch_space(space, 1)
+
+
+def _check_observations(space: spaces.Space) -> None:
+    parts = [space]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, spaces.Dict):
+            parts += list(part.spaces.values())
+        elif isinstance(part, spaces.Tuple):
+            parts += list(part.spaces)
+        elif not isinstance(part, _FLAT):
+            raise RiskpathError(
+                f"cannot read observations from {type(part).__name__}; Box, Discrete, MultiDiscrete, MultiBinary, "
+                "and Dict or Tuple of these are read: wrap the environment in gymnasium.wrappers.TransformObservation"
+            )
+
+
+def _check_actions(space: spaces.Space) -> None:
+    if isinstance(space, spaces.Discrete):
+        return
+    if not isinstance(space, spaces.Box):
+        raise RiskpathError(
+            f"cannot act in {type(space).__name__}; Discrete and Box are known: "
+            "wrap the environment in gymnasium.wrappers.TransformAction"
+        )
+    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        raise RiskpathError(
+            "actions need bounds to be scaled to, but this Box has none: use gymnasium.wrappers.RescaleAction"
+        )
+
+
+def _bounds(space: spaces.Space) -> tuple[tuple[float, float], ...] | None:
+    """What maps each entry to [−1, 1], where all bounds are known and worth the name."""
+    if not isinstance(space, spaces.Box):
+        return None
+    low, high = (np.ravel(x).astype(np.float64) for x in (space.low, space.high))
+    width = high - low
+    if not (np.isfinite(width).all() and (width > 0).all() and (np.abs([low, high]) < 1e6).all()):
+        return None
+    return tuple((float(a), float(b)) for a, b in zip(low, high, strict=True))
