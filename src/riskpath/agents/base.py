@@ -182,7 +182,7 @@ class Agent(eqx.Module):
 
 
 def linear(
-    updates: Int[Array, ""], first: float | Array, last: float | Array, steps: float | Array
+    updates: Int[Array, ""] | Float[Array, ""], first: float | Array, last: float | Array, steps: float | Array
 ) -> Float[Array, ""]:
     """From the first value to the last in so many updates."""
     share = jnp.clip(updates.astype(jnp.float32) / steps, 0.0, 1.0)
