@@ -1,0 +1,19 @@
+"""Training that is stopped, saved, loaded, and finished as if nothing had happened."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import riskpath as rp
+
+folder = Path(tempfile.mkdtemp()) / "run"
+agent = rp.TQL(rp.CVaR(0.25), network=rp.Network(hidden=(16,), memory=8), training=rp.Training(start_steps=200))
+whole = rp.train(agent, "RiskyGrid", steps=1_200, seeds=2)
+
+half = rp.train(agent, "RiskyGrid", steps=600, seeds=2)
+half.save(folder)
+print((folder / "header.json").read_text()[:120], "…")
+finished = rp.train(rp.load(folder), steps=600)
+assert np.array_equal(whole.estimates(), finished.estimates())  # bit for bit
+print(finished.values())
