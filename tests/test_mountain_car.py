@@ -13,6 +13,7 @@ import pytest
 import riskpath as rp
 from riskpath import loop
 from riskpath.envs.mountain_car import GOAL, MAX_SPEED, MIN_POSITION, Car, RiskyMountainCar, picture
+from riskpath.experiments import mountain_car
 
 KEY = jax.random.key(0)
 
@@ -169,3 +170,19 @@ def test_a_coarse_optimum_already_beats_swinging_at_full_force(optimum):
     assert record["best"] == pytest.approx(23.5, abs=0.5)
     assert record["bang_bang"] == pytest.approx(-6.0, abs=1.0)
     assert record["do_nothing"] == pytest.approx(-29.0, abs=1.0)
+
+
+def test_the_control_is_given_its_due_and_no_more():
+    def record(agent: str, c: float, risk: str, beta: float) -> dict:
+        return {"agent": agent, "c": c, "risk": risk, "beta": beta, "seed": 0}
+
+    def result(tql: float, cells: int) -> dict:
+        pairs = [(c, risk) for c in mountain_car.WEIGHTS for risk in mountain_car.MEASURES][:cells]
+        rows = [record("TQL convolved", *pair, tql) for pair in pairs]
+        return {"records": rows + [record("mean control", *pair, 1.0) for pair in pairs]}
+
+    assert "in 30 of 30 cells" in mountain_car.verdict(result(0.9, 30))
+    assert "hardly asks for risk awareness" in mountain_car.verdict(result(1.1, 30))
+    assert "hardly" not in mountain_car.verdict(result(3.0, 30))
+    assert "hardly" not in mountain_car.verdict(result(0.9, 1))
+    assert mountain_car.verdict({"records": []}) == ""

@@ -211,9 +211,11 @@ def verdict(result: dict[str, Any]) -> str:
     if not cells:
         return ""
     ahead = [row["TQL convolved"][0] - row["mean control"][0] for row in cells]
-    return (
-        f"The control was trained for the plain mean and knows nothing of risk. In {sum(x <= 0 for x in ahead)} of "
-        f"{len(cells)} cells its median is at least as good as that of TQL convolved, which is ahead of it by at most "
-        f"{max(ahead):.2f} and behind by at most {-min(ahead):.2f}. So this benchmark hardly asks for risk awareness: "
-        "reaching the goal early is what counts, for every measure."
+    said = (
+        f"The control was trained for the plain mean and knows nothing of risk. Its median is at least as good as "
+        f"TQL's (convolved) in {sum(x <= 0 for x in ahead)} of {len(cells)} cells; TQL's median minus its own is between "
+        f"{min(ahead):.2f} and {max(ahead):.2f}."
     )
+    if len(cells) == len(WEIGHTS) * len(MEASURES) and max(ahead) < 0.5:
+        said += " So this benchmark hardly asks for risk awareness: for every measure, what counts is to arrive early."
+    return said
