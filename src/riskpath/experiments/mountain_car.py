@@ -213,8 +213,8 @@ def verdict(result: dict[str, Any]) -> str:
     ahead = [row["TQL convolved"][0] - row["mean control"][0] for row in cells]
     said = (
         f"The control was trained for the plain mean and knows nothing of risk. Its median is at least as good as "
-        f"TQL's (convolved) in {sum(x <= 0 for x in ahead)} of {len(cells)} cells; TQL's median minus its own is between "
-        f"{min(ahead):.2f} and {max(ahead):.2f}."
+        f"TQL's (convolved) in {sum(x <= 0 for x in ahead)} of {len(cells)} cells; the difference is between "
+        f"{min(ahead):.2f} and {max(ahead):.2f} in TQL's favour."
     )
     if len(cells) == len(WEIGHTS) * len(MEASURES) and max(ahead) < 0.5:
         said += " So this benchmark hardly asks for risk awareness: for every measure, what counts is to arrive early."
