@@ -28,10 +28,8 @@ class Rounds(gymnasium.Env):
 
 
 training = rp.Training(start_steps=300, lr=3e-3, lr_end=3e-4, lr_steps=1_500.0, reward_scale=0.1, kappa=0.1)
-runs = {}
-for risk in (rp.Mean(), rp.CVaR(0.25)):
-    runs[str(risk)] = rp.train(rp.IQN(risk, discount=1.0, training=training), Rounds, steps=1_500, seeds=3)
-    found = runs[str(risk)].evaluate(episodes=400)
-    print(f"trained for {risk}: mean {found.mean()[0]}, CVaR 0.25 {found.risk(rp.CVaR(0.25))[0]}")
-gain = rp.compare(runs["cvar:0.25"].evaluate(400), runs["mean"].evaluate(400), rp.CVaR(0.25))[0]
-print(f"what training for the tail gains there: {gain}")
+agents = [rp.IQN(rp.CVaR(level), discount=1.0, training=training) for level in (1.0, 0.25)]  # at 1 it is the mean
+run = rp.train(agents, Rounds, steps=1_500, seeds=2)  # two settings, one program
+found = run.evaluate(episodes=200)
+for agent, mean, tail in zip(agents, found.mean(), found.risk(rp.CVaR(0.25)), strict=True):
+    print(f"trained for {agent.risk}: mean {mean}, CVaR 0.25 {tail}")

@@ -213,9 +213,9 @@ def test_a_configuration_is_taken_up_and_the_command_line_counts_more(capsys, tm
     arguments = ("--risk", "cvar:0.3", "--agent.network.hidden", "16", "8", "--agent.critic", "trajectory")
     assert run(capsys, "train", *SHORT, *arguments, "--set", "forks=2", "--out", str(first))[0] == 0
     config = str(first / "config.json")
-    assert run(capsys, "train", "--config", config, "--risk", "wang:-0.5", "--out", str(second))[0] == 0
+    assert run(capsys, "train", "--config", config, "--risk", "cvar:0.6", "--out", str(second))[0] == 0
     old, new = (json.loads((folder / "config.json").read_text()) for folder in (first, second))
-    assert new["fields"].pop("risk") == "wang:-0.5"
+    assert new["fields"].pop("risk") == "cvar:0.6"
     assert old["fields"].pop("risk") == "cvar:0.3"
     assert old == new
     assert old["set"] == ["forks=2"]

@@ -243,7 +243,7 @@ def train(
             raise RiskpathError(f"{name} must be at least 1, got {value}")
     if steps is None and not isinstance(agent, Run):
         raise RiskpathError("give steps=…, the environment steps for each lane")
-    _use_compilation_cache()
+    use_compilation_cache()
     keeper = _checkpointer(checkpoint)
     run = agent if isinstance(agent, Run) else _begin(agent, env, seeds, envs, seed, workers)
     if run.outside and run.row is None:
@@ -310,7 +310,7 @@ def _begin(agent: Agent | Sequence[Agent], env: Any, seeds: int, envs: int, seed
     worlds = [found.world for found in outside] or _worlds(env, len(agents))
     if any(world.spec != worlds[0].spec for world in worlds):
         raise RiskpathError("environments trained together must have the same sizes; train them one after the other")
-    if any(_fixed(world.bare()) != _fixed(worlds[0].bare()) for world in worlds):
+    if not outside and any(_fixed(world.bare()) != _fixed(worlds[0].bare()) for world in worlds):
         raise RiskpathError("environments trained together may differ in numbers only; train them one after the other")
     if any(_fixed(agent) != _fixed(agents[0]) for agent in agents):
         raise RiskpathError(
@@ -368,7 +368,7 @@ def _fixed(thing: Agent | Environment) -> str:
     return repr((jax.tree.structure(thing), [leaf for leaf in jax.tree.leaves(thing) if not swept(leaf)]))
 
 
-def _use_compilation_cache() -> None:
+def use_compilation_cache() -> None:
     """Compiled programs are kept on disk, so that only the first run of a kind waits for the compiler."""
     if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
         jax.config.update("jax_compilation_cache_dir", str(Path.home() / ".cache" / "riskpath" / "xla"))
