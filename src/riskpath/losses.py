@@ -21,17 +21,19 @@ def quantile_huber(
 
 
 def _forward(predicted: Array, taus: Array, target: Array, kappa: Array | float) -> tuple[Array, tuple[Array, Any]]:
-    """The loss and its gradient, −meanⱼ |τᵢ − 1{u<0}| clip(u/κ, −1, 1), from one pass over all pairs.
-
-    Sums over pairs are written as products with a vector of ones: on a CPU only those are vectorised.
-    """
+    """The loss and its gradient, −meanⱼ |τᵢ − 1{u<0}| clip(u/κ, −1, 1), from one pass over all pairs."""
     error = target[None, :] - predicted[:, None]
     weight = jnp.abs(taus[:, None] - jnp.where(error < 0, 1.0, 0.0))
     slope = weight * jnp.clip(error / kappa, -1.0, 1.0)
     # L_κ(u)/κ = clip(u/κ)·(u − ½κ·clip(u/κ)), so both sums are over products with the same slope.
     loss = slope * (error - 0.5 * kappa * jnp.clip(error / kappa, -1.0, 1.0))
-    ones = jnp.full(target.shape, 1.0 / target.shape[0])
-    return jnp.ones(predicted.shape) @ (loss @ ones), (-(slope @ ones), (taus, target, kappa))
+    return jnp.sum(_mean_of_rows(loss)), (-_mean_of_rows(slope), (taus, target, kappa))
+
+
+def _mean_of_rows(pairs: Float[Array, "N M"]) -> Float[Array, " N"]:
+    """On a CPU only sums written as products are vectorised; elsewhere those keep all pairs in memory."""
+    ones = jnp.full(pairs.shape[1:], 1.0 / pairs.shape[1])
+    return jax.lax.platform_dependent(pairs, cpu=lambda x: x @ ones, default=lambda x: jnp.mean(x, axis=1))
 
 
 def _backward(saved: tuple[Array, Any], cotangent: Array) -> tuple[Array, Array, Array, Any]:

@@ -91,7 +91,7 @@ class RiskMeasure(eqx.Module):
         _check_sample(x, p)
         # F at every atom, ending at exactly one: h may be infinitely steep there.
         if p is None:
-            x = xp.sort(x)
+            x = xp.sort(x, stable=False)  # equal ones are equal
             cdf = xp.arange(1, x.size + 1, dtype=x.dtype) / x.size
         else:
             order = xp.argsort(x)

@@ -89,7 +89,7 @@ class TQLContinuous(Agent):
     """How the law of the whole return is learned; "joint" is the paper's."""
     time_input: bool = eqx.field(static=True, default=True)
     """Do the networks see t? A window alone does not tell it, nor R_{0:t}."""
-    network: Network = Network(hidden=(128, 128), memory=32, window=10)
+    network: Network = Network(hidden=(128, 128), window=10)
     """Sizes."""
     training: ActorCriticTraining = ActorCriticTraining()
     """How to train."""

@@ -39,7 +39,7 @@ def agent_for(name: str, measure: RiskMeasure, steps: int, quick: bool = False) 
     """The agent of one lane; half as wide if it is to be quick, with small batches and few levels."""
     sizes: dict[str, Any] = {"batch_size": 64, "online_taus": 16, "target_taus": 16, "act_taus": 16} if quick else {}
     training = ActorCriticTraining(lr_steps=float(steps // ENVS), **sizes)
-    network = Network(hidden=(64, 64) if quick else (128, 128), memory=16 if quick else 32, window=10)
+    network = Network(hidden=(64, 64) if quick else (128, 128), window=10)
     risk = Tabulated(measure)
     if name in ("IQTD3", "mean control"):
         return IQTD3(risk, network=network, training=training)
