@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from riskpath.errors import RiskpathError
-from riskpath.nets import encode, encode_action, encoded_action_size, encoded_size
+from riskpath.senses import Senses, encode_action, encoded_action_size
 from riskpath.types import EnvSpec, Key, Window
 
 HistoryKind = Literal["gru", "lstm", "transformer"]
@@ -22,16 +22,16 @@ HistoryKind = Literal["gru", "lstm", "transformer"]
 class History(eqx.Module):
     """Features of every prefix of a sequence of tokens, by a network."""
 
+    senses: Senses
     tokens: eqx.nn.Linear
     body: Any
     kind: HistoryKind = eqx.field(static=True)
-    spec: EnvSpec
 
-    def __init__(self, kind: HistoryKind, spec: EnvSpec, width: int, *, key: Key):
+    def __init__(self, kind: HistoryKind, senses: Senses, width: int, *, key: Key):
         token_key, body_key = jax.random.split(key)
-        self.kind, self.spec = kind, spec
+        self.kind, self.senses = kind, senses
         gates = {"gru": 3, "lstm": 4, "transformer": 1}[kind]
-        self.tokens = eqx.nn.Linear(encoded_size(spec) + encoded_action_size(spec), gates * width, key=token_key)
+        self.tokens = eqx.nn.Linear(senses.size + encoded_action_size(senses.spec), gates * width, key=token_key)
         body = {"gru": _GRU, "lstm": _LSTM, "transformer": _Attention}[kind]
         self.body = body(width, key=body_key)
 
@@ -40,9 +40,9 @@ class History(eqx.Module):
     ) -> Float[Array, "T H"]:
         """Features after each token."""
         first = valid & ~jnp.concatenate([jnp.zeros((1,), bool), valid[:-1]])
-        before = jax.vmap(lambda a: encode_action(self.spec, a))(prev_action)
+        before = jax.vmap(lambda a: encode_action(self.senses.spec, a))(prev_action)
         before = jnp.where(first[:, None], 0.0, before)  # nothing came before s_0
-        encoded = jax.vmap(lambda o: encode(self.spec, o))(obs)
+        encoded = jax.vmap(self.senses)(obs)
         # All tokens in one product: only what depends on the step before is left inside the recurrence.
         x = jnp.concatenate([encoded, before], axis=1) @ self.tokens.weight.T
         assert self.tokens.bias is not None

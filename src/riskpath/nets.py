@@ -1,4 +1,4 @@
-"""Networks: what turns observations into features, and features into quantiles.
+"""Networks: what turns vectors into features, and features into quantiles.
 
 A critic is Z_a(τ): features ψ of the state (or history) meet an embedding φ of the level τ. In the `Late` head they
 meet in the last layer, Z_a(τ) = Σ_k ψ_k W_ka φ_k(τ) + b_a, which is one matrix product for a whole batch that shares
@@ -8,7 +8,6 @@ never drawn here.
 """
 
 import abc
-import math
 from typing import Literal
 
 import equinox as eqx
@@ -17,36 +16,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
 from riskpath.errors import RiskpathError
-from riskpath.types import EnvSpec, Key
+from riskpath.senses import Senses
+from riskpath.types import Key
 
 HeadKind = Literal["late", "deep", "table"]
 WAVES = 64
-
-
-def encode(spec: EnvSpec, obs: Shaped[Array, "*obs"]) -> Float[Array, " D"]:
-    """An observation as a vector: a state number becomes one-hot, an array is flattened."""
-    if spec.num_states is not None:
-        return jax.nn.one_hot(obs, spec.num_states)
-    flat = jnp.ravel(obs).astype(jnp.float32)
-    if spec.obs_bounds is None:
-        return flat
-    low, high = jnp.asarray(spec.obs_bounds, jnp.float32).T
-    return (2.0 * flat - (high + low)) / (high - low)
-
-
-def encoded_size(spec: EnvSpec) -> int:
-    """The length of an encoded observation."""
-    return spec.num_states if spec.num_states is not None else max(1, math.prod(spec.obs_shape))
-
-
-def encode_action(spec: EnvSpec, action: Shaped[Array, "*act"]) -> Float[Array, " C"]:
-    """An action as a vector: a number becomes one-hot."""
-    return action if spec.action_size else jax.nn.one_hot(action, spec.num_actions)
-
-
-def encoded_action_size(spec: EnvSpec) -> int:
-    """The length of an encoded action."""
-    return spec.action_size or spec.num_actions
 
 
 class Layers(eqx.Module):
@@ -70,16 +44,15 @@ class Layers(eqx.Module):
 class Trunk(eqx.Module):
     """Features of a single observation."""
 
+    senses: Senses
     layers: Layers
-    spec: EnvSpec
 
-    def __init__(self, spec: EnvSpec, hidden: tuple[int, ...], *, key: Key):
-        self.spec = spec
-        self.layers = Layers(encoded_size(spec), hidden, key=key)
+    def __init__(self, senses: Senses, hidden: tuple[int, ...], *, key: Key):
+        self.senses, self.layers = senses, Layers(senses.size, hidden, key=key)
 
     def __call__(self, obs: Shaped[Array, "*obs"]) -> Float[Array, " H"]:
         """ψ(s)."""
-        return self.layers(encode(self.spec, obs))
+        return self.layers(self.senses(obs))
 
 
 class Head(eqx.Module):

@@ -90,7 +90,7 @@ class Predictor:
                 )
             obs = obs if space is None else self._translation.read_all(obs)
         if spec.num_states is None:
-            return obs.astype(np.float32), single
+            return obs.astype(spec.obs_dtype), single
         if not ((obs >= 0) & (obs < spec.num_states)).all():
             raise RiskpathError(f"states have numbers from 0 to {spec.num_states - 1}, got {obs.tolist()}")
         return obs.astype(np.int32), single
@@ -133,8 +133,7 @@ def _greedy(agent: Agent, critic: Any, memory: Any, percept: Percept) -> Any:
 
 def _needs_rewards(agent: Agent, critic: Any, spec: EnvSpec) -> bool:
     """Does anything that acting leads to depend on the reward before? `vmap` over rewards alone finds out."""
-    kind = jnp.float32 if spec.num_states is None else jnp.int32
-    obs, mask = jnp.zeros(spec.obs_shape, kind), jnp.ones((spec.num_actions,), bool)
+    obs, mask = jnp.zeros(spec.obs_shape, spec.obs_dtype), jnp.ones((spec.num_actions,), bool)
 
     def act(reward: jax.Array) -> Any:
         return _greedy(agent, critic, agent.reset(critic, spec), Percept(obs, reward, mask))

@@ -4,6 +4,8 @@ Axes: L lanes (seeds and settings trained side by side), E environments of a lan
 N online and M target quantile levels, A actions, H hidden units, S states.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -29,9 +31,17 @@ class EnvSpec(eqx.Module):
     action_size: int = eqx.field(static=True, default=0)
     """Length of an action that is a vector with entries in [−1, 1]; 0 if actions are numbered."""
     obs_bounds: tuple[tuple[float, float], ...] | None = eqx.field(static=True, default=None)
-    """Lowest and highest value of each entry of an observation, if known: networks see them mapped to [−1, 1]."""
+    """Lowest and highest value of each entry of an observation (or one pair for all), if known: networks see them
+    mapped to [−1, 1]."""
     deterministic: bool = eqx.field(static=True, default=False)
     """Do actions alone determine the states? Then a history is known by its actions."""
+    pixels: bool = eqx.field(static=True, default=False)
+    """Are observations images whose entries are bytes? They are kept as such."""
+
+    @property
+    def obs_dtype(self) -> Any:
+        """What observations are stored as."""
+        return jnp.int32 if self.num_states is not None else jnp.uint8 if self.pixels else jnp.float32
 
 
 class Percept(eqx.Module):

@@ -20,7 +20,8 @@ from riskpath.history import HistoryKind
 from riskpath.losses import midpoints, stratified
 from riskpath.nets import HeadKind
 from riskpath.risk import RiskMeasure
-from riskpath.types import EnvSpec, Key, Percept
+from riskpath.senses import Senses, notice
+from riskpath.types import EnvSpec, Key, Percept, Window
 
 
 class Network(eqx.Module):
@@ -37,6 +38,10 @@ class Network(eqx.Module):
     """Width of what reads a history; hidden layers follow it."""
     window: int | None = eqx.field(static=True, default=None)
     """How many of the latest states a history keeps; None for all of the episode."""
+    normalise: bool = eqx.field(static=True, default=False)
+    """Centre and scale observations by what the replay has shown so far, whatever their bounds; saved with the rest."""
+    channels: tuple[int, ...] | None = eqx.field(static=True, default=None)
+    """Channels of 3×3 convolutions, each of which halves an image; None for what suits its size, () for none."""
 
     def __check_init__(self):
         for field, kinds in (("head", HeadKind), ("history", HistoryKind)):
@@ -44,6 +49,10 @@ class Network(eqx.Module):
                 raise RiskpathError(f"{field} must be {' or '.join(get_args(kinds))}, got {getattr(self, field)!r}")
         if not self.hidden:
             raise RiskpathError("a network needs at least one hidden layer, for example hidden=(64,)")
+
+    def senses(self, spec: EnvSpec, *, key: Key) -> Senses:
+        """What turns observations into vectors."""
+        return Senses(spec, self.normalise, self.channels, key=key)
 
 
 class Training(eqx.Module):
@@ -199,11 +208,19 @@ def new_state(params: Any) -> CriticState:
     return CriticState(params, params, _ADAM.init(eqx.filter(params, eqx.is_array)), jnp.zeros((), jnp.int32))
 
 
+def noticed(state: CriticState, batch: Any) -> CriticState:
+    """With what a batch says of the observations there are; the target network is told, too."""
+    step = batch.step if isinstance(batch, Window) else batch
+    places = lambda s: (s.params, s.target)  # noqa: E731
+    return eqx.tree_at(places, state, (notice(state.params, step.obs), notice(state.target, step.obs)))
+
+
 _ADAM = optax.scale_by_adam(eps=1e-6)
 
 
 def descend(state: CriticState, loss: Any, training: Training, batch: Any) -> tuple[CriticState, dict[str, Array]]:
     """One step of Adam on the mean over a batch of `loss(params, sample)`."""
+    state = noticed(state, batch)
     lr = linear(state.updates, training.lr, training.lr_end, training.lr_steps)
 
     def mean_loss(params: Any) -> Float[Array, ""]:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from riskpath.agents.base import CriticState, Network, linear
+from riskpath.agents.base import CriticState, Network, linear, noticed
 from riskpath.nets import Late, Layers
 from riskpath.types import Key
 
@@ -240,6 +240,7 @@ def improve(
     The losses are of one sample: critic_loss(critic, state, sample, key), actor_loss(actor, state, sample). Targets
     follow after each.
     """
+    state = noticed(state, batch)
     parts = jax.tree.map(lambda x: x.reshape(t.delay, t.batch_size, *x.shape[1:]), batch)
     part, keys = batch, jax.random.split(key, t.delay)
     losses = []

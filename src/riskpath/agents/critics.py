@@ -27,7 +27,7 @@ class MarkovCritic(eqx.Module):
                 raise RiskpathError("a table needs numbered states; use head='late'")
             self.trunk, self.head = None, Table(spec.num_states, levels, spec.num_actions)
         else:
-            self.trunk = Trunk(spec, network.hidden, key=trunk_key)
+            self.trunk = Trunk(network.senses(spec, key=trunk_key), network.hidden, key=trunk_key)
             self.head = make_head(network.head, network.hidden[-1], spec.num_actions, key=head_key)
 
     def features(self, obs: Shaped[Array, "*obs"]) -> Shaped[Array, "*H"]:
@@ -59,7 +59,8 @@ class HistoryCritic(eqx.Module):
             self.history, self.layers = Numbers(spec, length), None
             self.head = Table(self.history.rows, levels, outputs)
         else:
-            self.history = History(network.history, spec, network.memory, key=history_key)
+            senses = network.senses(spec, key=history_key)
+            self.history = History(network.history, senses, network.memory, key=history_key)
             self.layers = Layers(network.memory, network.hidden, key=layers_key)
             self.head = make_head(network.head, network.hidden[-1], outputs, key=head_key)
 

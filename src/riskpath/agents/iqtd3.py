@@ -28,17 +28,23 @@ from riskpath.agents.continuous import (
 )
 from riskpath.errors import RiskpathError
 from riskpath.losses import midpoints, quantile_huber, stratified
-from riskpath.nets import encode, encoded_size
 from riskpath.risk import Mean, RiskMeasure
+from riskpath.senses import Senses
 from riskpath.types import EnvSpec, Key, Percept, Step
+
+
+class Critics(eqx.Module):
+    """What the critics' loss trains."""
+
+    senses: Senses
+    twins: Twins
 
 
 class Networks(eqx.Module):
     """Everything that is learned."""
 
-    critic: Twins
+    critic: Critics
     actor: Actor
-    spec: EnvSpec
 
 
 class IQTD3(Agent):
@@ -56,9 +62,9 @@ class IQTD3(Agent):
     def init(self, spec: EnvSpec, *, key: Key) -> CriticState:
         """Fresh networks."""
         critic_key, actor_key = jax.random.split(key)
-        size, hidden = encoded_size(spec), self.network.hidden
-        critics = make_twins(size + spec.action_size, hidden, key=critic_key)
-        return new_actor_critic(Networks(critics, Actor(size, hidden, spec.action_size, key=actor_key), spec))
+        senses, hidden = self.network.senses(spec, key=critic_key), self.network.hidden
+        critics = Critics(senses, make_twins(senses.size + spec.action_size, hidden, key=critic_key))
+        return new_actor_critic(Networks(critics, Actor(senses.size, hidden, spec.action_size, key=actor_key)))
 
     def reset(self, state: CriticState, spec: EnvSpec) -> Noise:
         """Only the exploration is remembered."""
@@ -78,7 +84,7 @@ class IQTD3(Agent):
         self, state: CriticState, memory: Noise, percept: Percept, *, key: Key, explore: Float[Array, ""]
     ) -> tuple[Float[Array, " C"], Noise]:
         """π(s), with exploration."""
-        own = state.params.actor(encode(state.params.spec, percept.obs))
+        own = state.params.actor(state.params.critic.senses(percept.obs))
         return explored(self.training, own, memory, key=key, explore=explore)
 
     def took(self, memory: Noise, action: Shaped[Array, "*act"]) -> Noise:
@@ -89,9 +95,9 @@ class IQTD3(Agent):
         self, state: CriticState, memory: Noise, percept: Percept, taus: Float[Array, " N"]
     ) -> Float[Array, "N 1"]:
         """The law of the return to go under the actor's own action, the mean of both critics."""
-        x = encode(state.params.spec, percept.obs)
+        x = state.params.critic.senses(percept.obs)
         action = state.params.actor(x)
-        both = [critic.quantiles(x, action, taus) for critic in state.params.critic]
+        both = [critic.quantiles(x, action, taus) for critic in state.params.critic.twins]
         return (0.5 * (both[0] + both[1]) / self.training.reward_scale)[:, None]
 
     def estimate(self, state: CriticState, memory: Noise, percept: Percept) -> Float[Array, " 1"]:
@@ -103,25 +109,25 @@ class IQTD3(Agent):
 
     def learn(self, state: CriticState, batch: Step, *, key: Key) -> tuple[CriticState, dict[str, Array]]:
         """Two updates of the critics and one of the actor."""
-        t, spec = self.training, state.params.spec
+        t = self.training
         online_key, target_key, improve_key = jax.random.split(key, 3)
         taus, target_taus = stratified(t.online_taus, key=online_key), stratified(t.target_taus, key=target_key)
 
-        def critic_loss(critic: Twins, state: CriticState, step: Step, key: Key) -> Float[Array, ""]:
-            x, following = encode(spec, step.obs), encode(spec, step.next_obs)
+        def critic_loss(critic: Critics, state: CriticState, step: Step, key: Key) -> Float[Array, ""]:
+            x, following = critic.senses(step.obs), state.target.critic.senses(step.next_obs)
             noise = jax.random.normal(key, step.action.shape)
             action = smoothed(t, state.target.actor(following), noise)
-            future = lower_law(t, state.target.critic, following, action, target_taus)
+            future = lower_law(t, state.target.critic.twins, following, action, target_taus)
             future = jnp.where(step.terminated, 0.0, self.discount * future)
             target = jax.lax.stop_gradient(t.reward_scale * step.reward + future)
             kappa = t.kappa * t.reward_scale
-            first, second = (quantile_huber(z.quantiles(x, step.action, taus), taus, target, kappa) for z in critic)
-            return first + second
+            fit = lambda z: quantile_huber(z.quantiles(x, step.action, taus), taus, target, kappa)  # noqa: E731
+            return fit(critic.twins[0]) + fit(critic.twins[1])
 
         def actor_loss(actor: Actor, state: CriticState, step: Step) -> Float[Array, ""]:
-            x = encode(spec, step.obs)
+            x = state.params.critic.senses(step.obs)
             raw = actor.raw(x)
-            values = [z.mean(x, jnp.tanh(raw), self._levels()) for z in state.params.critic]
+            values = [z.mean(x, jnp.tanh(raw), self._levels()) for z in state.params.critic.twins]
             return saturation_penalty(t, raw) - 0.5 * (values[0] + values[1])
 
         return improve(t, state, critic_loss, actor_loss, batch, key=improve_key)

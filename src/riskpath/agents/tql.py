@@ -99,9 +99,8 @@ class TQL(Agent):
     def reset(self, state: CriticState, spec: EnvSpec) -> Past:
         """An empty history."""
         length = self.window(spec)
-        kind = jnp.int32 if spec.num_states is not None else jnp.float32
         return Past(
-            jnp.zeros((length, *spec.obs_shape), kind),
+            jnp.zeros((length, *spec.obs_shape), spec.obs_dtype),
             jnp.zeros((length,), jnp.int32),
             jnp.zeros((length,), bool),
             jnp.zeros((), jnp.int32),

@@ -37,7 +37,6 @@ from riskpath.agents.continuous import (
 from riskpath.errors import RiskpathError
 from riskpath.history import History, read_both
 from riskpath.losses import midpoints, quantile_huber, stratified
-from riskpath.nets import encode, encoded_size
 from riskpath.risk import Mean, RiskMeasure
 from riskpath.types import EnvSpec, Key, Percept, Window, power
 
@@ -63,7 +62,6 @@ class Networks(eqx.Module):
 
     critic: HistoryCritics
     actor: Actor
-    spec: EnvSpec
 
 
 class Past(eqx.Module):
@@ -101,16 +99,16 @@ class TQLContinuous(Agent):
     def init(self, spec: EnvSpec, *, key: Key) -> CriticState:
         """Fresh networks."""
         history_key, markov_key, whole_key, actor_key = jax.random.split(key, 4)
-        hidden, state = self.network.hidden, encoded_size(spec)
-        features = state + self.network.memory + (2 if self.time_input else 0)
+        hidden, senses = self.network.hidden, self.network.senses(spec, key=history_key)
+        state, features = senses.size, senses.size + self.network.memory + (2 if self.time_input else 0)
         convolved, trajectory = self.critic == "convolved", self.critic == "trajectory"
         critics = HistoryCritics(
-            History(self.network.history, spec, self.network.memory, key=history_key),
+            History(self.network.history, senses, self.network.memory, key=history_key),
             None if trajectory else make_twins(state + spec.action_size, hidden, key=markov_key),
             None if convolved else make_twins(features + spec.action_size, hidden, key=whole_key),
             ActionCritic(features, hidden, key=whole_key) if convolved else None,
         )
-        return new_actor_critic(Networks(critics, Actor(features, hidden, spec.action_size, key=actor_key), spec))
+        return new_actor_critic(Networks(critics, Actor(features, hidden, spec.action_size, key=actor_key)))
 
     def window(self, spec: EnvSpec) -> int:
         """The latest states, or all of the episode."""
@@ -125,7 +123,7 @@ class TQLContinuous(Agent):
         """An empty history."""
         length, size = self.window(spec), spec.action_size
         return Past(
-            jnp.zeros((length, *spec.obs_shape)),
+            jnp.zeros((length, *spec.obs_shape), spec.obs_dtype),
             jnp.zeros((length, size)),
             jnp.zeros((length,), bool),
             jnp.zeros((size,)),
@@ -138,10 +136,10 @@ class TQLContinuous(Agent):
         return jnp.zeros(())
 
     def _features(
-        self, spec: EnvSpec, memory: Float[Array, " H"], obs: Shaped[Array, "*obs"], time: Int[Array, ""]
+        self, history: History, memory: Float[Array, " H"], obs: Shaped[Array, "*obs"], time: Int[Array, ""]
     ) -> Float[Array, " D"]:
         """What actor and history critics see: the state, what the history left behind, and t."""
-        parts = [encode(spec, obs), memory]
+        parts = [history.senses(obs), memory]
         if self.time_input:
             parts.append(jnp.stack([power(self.discount, time), 0.01 * time.astype(jnp.float32)]))
         return jnp.concatenate(parts)
@@ -158,8 +156,9 @@ class TQLContinuous(Agent):
         )
 
     def _read(self, networks: Networks, past: Past, percept: Percept) -> Float[Array, " D"]:
-        read = networks.critic.history(past.obs, past.prev_action, past.valid)[-1]
-        return self._features(networks.spec, read, percept.obs, past.time - 1)
+        history = networks.critic.history
+        read = history(past.obs, past.prev_action, past.valid)[-1]
+        return self._features(history, read, percept.obs, past.time - 1)
 
     def act(
         self, state: CriticState, memory: Past, percept: Percept, *, key: Key, explore: Float[Array, ""]
@@ -199,29 +198,30 @@ class TQLContinuous(Agent):
     ) -> Float[Array, "N 1"]:
         """The law of the whole return ("convolved": of γ^{−t} of it, around the past's mean) under π(h)."""
         x = self._read(state.params, self._after(memory, percept), percept)
-        encoded = encode(state.params.spec, percept.obs)
+        encoded = state.params.critic.history.senses(percept.obs)
         atoms = self._whole(state.params.critic, x, encoded, state.params.actor(x), memory.time)
         return jnp.quantile(atoms / self.training.reward_scale, taus, method="lower")[:, None]
 
     def estimate(self, state: CriticState, memory: Past, percept: Percept) -> Float[Array, " 1"]:
         """β of it."""
         x = self._read(state.params, self._after(memory, percept), percept)
-        encoded = encode(state.params.spec, percept.obs)
+        encoded = state.params.critic.history.senses(percept.obs)
         atoms = self._whole(state.params.critic, x, encoded, state.params.actor(x), memory.time)
         return (self.risk.value(atoms) / self.training.reward_scale)[None]
 
     def learn(self, state: CriticState, batch: Window, *, key: Key) -> tuple[CriticState, dict[str, Array]]:
         """Two updates of the critics and one of the actor."""
-        t, spec = self.training, state.params.spec
+        t = self.training
         online_key, target_key, improve_key = jax.random.split(key, 3)
         taus, target_taus = stratified(t.online_taus, key=online_key), stratified(t.target_taus, key=target_key)
 
         def read(history: History, window: Window) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
             """Features of h_t and of h_{t+1}."""
             step, length = window.step, window.valid.shape[0]
-            now, following = read_both(history, window, spec.max_steps is None or length < spec.max_steps)
-            now = self._features(spec, now, step.obs, step.time)
-            return now, self._features(spec, following, step.next_obs, step.time + 1)
+            limit = history.senses.spec.max_steps
+            now, following = read_both(history, window, limit is None or length < limit)
+            now = self._features(history, now, step.obs, step.time)
+            return now, self._features(history, following, step.next_obs, step.time + 1)
 
         def fit(predicted: Float[Array, " N"], target: Float[Array, " M"]) -> Float[Array, ""]:
             return quantile_huber(predicted, taus, jax.lax.stop_gradient(target), t.kappa * t.reward_scale)
@@ -234,7 +234,7 @@ class TQLContinuous(Agent):
             earned, loss = t.reward_scale * step.earned, jnp.zeros(())
             whole_target = jnp.full(target_taus.shape, earned)
             if critic.markov is not None:
-                x, x_next = encode(spec, step.obs), encode(spec, step.next_obs)
+                x, x_next = critic.history.senses(step.obs), state.target.critic.history.senses(step.next_obs)
                 future = lower_law(t, state.target.critic.markov, x_next, action, target_taus)
                 future = jnp.where(step.terminated, 0.0, future)
                 target = t.reward_scale * step.reward + self.discount * future
@@ -255,7 +255,7 @@ class TQLContinuous(Agent):
             step, critics = window.step, state.params.critic
             x, _ = read(critics.history, window)
             raw = actor.raw(jax.lax.stop_gradient(x))
-            atoms = self._whole(critics, x, encode(spec, step.obs), jnp.tanh(raw), step.time)
+            atoms = self._whole(critics, x, critics.history.senses(step.obs), jnp.tanh(raw), step.time)
             return saturation_penalty(t, raw) - self.risk.value(atoms)
 
         return improve(t, state, critic_loss, actor_loss, batch, key=improve_key)

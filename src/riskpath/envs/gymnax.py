@@ -60,7 +60,7 @@ class GymnaxEnvironment(Environment):
         return jnp.ones(self.sizes.num_actions, bool)
 
     def _observation(self, obs: Any) -> Shaped[Array, "*obs"]:
-        return jnp.asarray(obs, jnp.float32 if self.sizes.num_states is None else jnp.int32)
+        return jnp.asarray(obs, self.sizes.obs_dtype)
 
     def _action(self, action: Shaped[Array, "*act"]) -> Shaped[Array, "*act"]:
         """From [−1, 1] to the bounds, which may depend on the parameters."""

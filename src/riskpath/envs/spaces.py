@@ -33,7 +33,21 @@ class Translation:
         if isinstance(space, spaces.Discrete):
             return EnvSpec(numbered, (), int(space.n), self.max_steps, size)
         shape = space.shape if isinstance(space, spaces.Box) else (flatdim(space),)
-        return EnvSpec(numbered, tuple(shape or (1,)), None, self.max_steps, size, _bounds(space))
+        shape = tuple(shape or (1,))
+        if self._pixels:
+            return EnvSpec(numbered, shape, None, self.max_steps, size, pixels=True)
+        return EnvSpec(numbered, shape, None, self.max_steps, size, _bounds(space))
+
+    @property
+    def _pixels(self) -> bool:
+        """Is an observation an image of bytes?"""
+        space = self.observation_space
+        return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3)
+
+    @property
+    def _kind(self) -> Any:
+        """What observations are stored as."""
+        return np.uint8 if self._pixels else np.float32
 
     def read(self, observation: Any) -> np.ndarray:
         """An observation of the environment as the agent sees it."""
@@ -41,7 +55,7 @@ class Translation:
         if isinstance(space, spaces.Discrete):
             return np.asarray(observation - space.start, np.int32)
         if isinstance(space, spaces.Box):
-            return np.asarray(observation, np.float32).reshape(space.shape or (1,))
+            return np.asarray(observation, self._kind).reshape(space.shape or (1,))
         return np.asarray(flatten(space, observation), np.float32)
 
     def read_all(self, observations: Any) -> np.ndarray:
@@ -50,7 +64,7 @@ class Translation:
         if isinstance(space, spaces.Discrete | spaces.Box):
             if isinstance(space, spaces.Discrete):
                 return np.asarray(observations, np.int32) - np.int32(space.start)
-            observations = np.asarray(observations, np.float32)
+            observations = np.asarray(observations, self._kind)
             return observations.reshape(len(observations), *(space.shape or (1,)))
         return np.stack([self.read(one) for one in gymnasium.vector.utils.iterate(_row_of(space), observations)])
 
@@ -107,4 +121,6 @@ def _bounds(space: spaces.Space) -> tuple[tuple[float, float], ...] | None:
     width = high - low
     if not (np.isfinite(width).all() and (width > 0).all() and (np.abs([low, high]) < 1e6).all()):
         return None
+    if (low == low[0]).all() and (high == high[0]).all():
+        low, high = low[:1], high[:1]  # one pair does for all
     return tuple((float(a), float(b)) for a, b in zip(low, high, strict=True))
