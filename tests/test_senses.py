@@ -9,6 +9,7 @@ import pytest
 import riskpath as rp
 from riskpath.envs.spaces import Translation
 from riskpath.errors import RiskpathError
+from riskpath.replay import gather, make_ring, push
 from riskpath.senses import Convolutions, Senses, Statistics
 from riskpath.types import EnvSpec
 
@@ -79,6 +80,19 @@ def test_images_of_bytes_stay_bytes():
     assert not flat.spec.pixels
 
 
+@pytest.mark.parametrize("shape", [(7, 7, 3), (4, 4), (5,)])
+def test_the_replay_keeps_bytes_as_bytes(shape):
+    pictures = jax.random.randint(KEY, (6, 2, *shape), 0, 256).astype(jnp.uint8)
+    example = {"obs": pictures[0, 0], "reward": jnp.zeros(())}
+    ring = make_ring(example, 4, 2)
+    assert ring.rows.shape[-1] == -(-np.prod(shape) // 4) + 1
+    for i, two in enumerate(pictures):
+        ring = push(ring, {"obs": two, "reward": jnp.full((2,), float(i))})
+    found = gather(ring, jnp.array([[3, 0]]), jnp.array([[1, 0]]), 0)  # the latest row of one, the oldest of the other
+    np.testing.assert_array_equal(found["obs"][0], [pictures[5, 1], pictures[2, 0]])
+    np.testing.assert_array_equal(found["reward"][0], [5.0, 2.0])
+
+
 class Signal(gymnasium.Env):
     """One step: the picture's left or right half is bright, and the action is to say which."""
 
@@ -109,7 +123,7 @@ def test_what_is_sensed_is_learned_used_and_kept(image, tmp_path):
     network = rp.Network(hidden=(16,), normalise=not image)
     agent = rp.IQN(rp.Mean(), discount=1.0, network=network, training=SMALL)
     run = rp.train(agent, lambda: Signal(image), steps=1_500, seeds=2)
-    assert run.lanes.ring.steps.obs.dtype == (np.uint8 if image else np.float32)
+    assert run.lanes.percept.obs.dtype == (np.uint8 if image else np.float32)
     assert run.evaluate(50).returns.mean() > 0.95
     run.save(tmp_path / "run")
     loaded = rp.load(tmp_path / "run", env=lambda: Signal(image))

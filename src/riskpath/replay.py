@@ -11,7 +11,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from riskpath.types import Key, Keys, Step, Window
 
@@ -30,7 +30,7 @@ class Ring(eqx.Module):
 def make_ring(example: Any, capacity: int, columns: int) -> Ring:
     """An empty ring for steps like `example`."""
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), example)
-    width = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
+    width = sum(_cells(leaf) for leaf in jax.tree.leaves(shapes))
     return Ring(jnp.zeros((capacity, columns, width)), jnp.zeros((), jnp.int32), shapes)
 
 
@@ -38,10 +38,30 @@ def push(ring: Ring, steps: Any) -> Ring:
     """Writes one row: `steps` has a leading axis of all columns."""
     columns = ring.rows.shape[1]
     leaves = (jnp.reshape(x, (columns, math.prod(x.shape[1:]))) for x in jax.tree.leaves(steps))
-    row = jnp.concatenate([x.astype(jnp.float32) for x in leaves], axis=1)
+    row = jnp.concatenate([_packed(x) for x in leaves], axis=1)
     at = ring.written % ring.rows.shape[0]
     rows = jax.lax.dynamic_update_slice(ring.rows, row[None], (at, jnp.zeros_like(at), jnp.zeros_like(at)))
     return Ring(rows, ring.written + 1, ring.example)
+
+
+def _cells(leaf: jax.ShapeDtypeStruct) -> int:
+    """How many numbers of a row it takes: four bytes go into one."""
+    size = math.prod(leaf.shape)
+    return -(-size // 4) if leaf.dtype == jnp.uint8 else size
+
+
+def _packed(x: Shaped[Array, "K N"]) -> Float[Array, "K D"]:
+    if x.dtype != jnp.uint8:
+        return x.astype(jnp.float32)
+    whole = jnp.pad(x, ((0, 0), (0, -x.shape[1] % 4)))
+    return jax.lax.bitcast_convert_type(whole.reshape(len(x), -1, 4), jnp.float32)
+
+
+def _unpacked(leaf: jax.ShapeDtypeStruct, part: Float[Array, " D"]) -> Shaped[Array, "*shape"]:
+    if leaf.dtype == jnp.uint8:
+        return jax.lax.bitcast_convert_type(part, jnp.uint8).ravel()[: math.prod(leaf.shape)].reshape(leaf.shape)
+    part = part.reshape(leaf.shape)
+    return part > 0.5 if leaf.dtype == jnp.bool_ else part.astype(leaf.dtype)
 
 
 def unpack(example: Any, packed: Float[Array, " D"]) -> Step:
@@ -49,9 +69,8 @@ def unpack(example: Any, packed: Float[Array, " D"]) -> Step:
     leaves, structure = jax.tree.flatten(example)
     parts, at = [], 0
     for leaf in leaves:
-        size = math.prod(leaf.shape)
-        part = packed[at : at + size].reshape(leaf.shape)
-        parts.append(part > 0.5 if leaf.dtype == jnp.bool_ else part.astype(leaf.dtype))
+        size = _cells(leaf)
+        parts.append(_unpacked(leaf, packed[at : at + size]))
         at += size
     return jax.tree.unflatten(structure, parts)
 

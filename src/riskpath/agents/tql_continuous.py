@@ -67,7 +67,7 @@ class Networks(eqx.Module):
 class Past(eqx.Module):
     """The memory of an episode: its latest states, the actions before them, and the exploration."""
 
-    obs: Float[Array, "T *obs"]
+    obs: Shaped[Array, "T *obs"]
     prev_action: Float[Array, "T C"]
     valid: Bool[Array, " T"]
     last_action: Float[Array, " C"]
