@@ -11,7 +11,7 @@ from riskpath.envs.spaces import Translation
 from riskpath.errors import RiskpathError
 from riskpath.replay import gather, make_ring, push
 from riskpath.senses import Convolutions, Senses, Statistics
-from riskpath.types import EnvSpec
+from riskpath.types import EnvSpec, Step
 
 KEY = jax.random.key(0)
 SMALL = rp.Training(batch_size=16, online_taus=8, target_taus=8, act_taus=8, capacity=500, start_steps=100)
@@ -83,14 +83,17 @@ def test_images_of_bytes_stay_bytes():
 @pytest.mark.parametrize("shape", [(7, 7, 3), (4, 4), (5,)])
 def test_the_replay_keeps_bytes_as_bytes(shape):
     pictures = jax.random.randint(KEY, (6, 2, *shape), 0, 256).astype(jnp.uint8)
-    example = {"obs": pictures[0, 0], "reward": jnp.zeros(())}
-    ring = make_ring(example, 4, 2)
-    assert ring.rows.shape[-1] == -(-np.prod(shape) // 4) + 1
-    for i, two in enumerate(pictures):
-        ring = push(ring, {"obs": two, "reward": jnp.full((2,), float(i))})
+    zero, false, whole = jnp.zeros(()), jnp.zeros((), bool), jnp.zeros((), jnp.int32)
+    one = lambda picture: Step(  # noqa: E731
+        picture, whole, zero, picture, jnp.ones((1,), bool), false, false, whole, zero, zero
+    )
+    ring = make_ring(one(pictures[0, 0]), 4, 2)
+    assert ring.rows.shape[-1] == 2 * -(-np.prod(shape) // 4) + 8
+    for two in pictures:
+        ring = push(ring, jax.vmap(one)(two))
     found = gather(ring, jnp.array([[3, 0]]), jnp.array([[1, 0]]), 0)  # the latest row of one, the oldest of the other
-    np.testing.assert_array_equal(found["obs"][0], [pictures[5, 1], pictures[2, 0]])
-    np.testing.assert_array_equal(found["reward"][0], [5.0, 2.0])
+    np.testing.assert_array_equal(found.obs[0], [pictures[5, 1], pictures[2, 0]])
+    np.testing.assert_array_equal(found.next_obs, found.obs)
 
 
 class Signal(gymnasium.Env):
