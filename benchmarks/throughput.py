@@ -32,7 +32,7 @@ import peers
 
 import riskpath as rp
 from riskpath import loop
-from riskpath.run import as_environment
+from riskpath.prepare import as_environment
 
 RESULTS = Path(__file__).parent / "results"
 AGENTS = {

@@ -13,15 +13,17 @@ TRAINING = rp.Training(
 )
 
 
+AGENTS = [
+    rp.TQL(rp.CVaR(level), discount=discount, network=rp.Network(head="table"), training=TRAINING)
+    for level, discount in zip(LEVELS, DISCOUNTS, strict=True)
+]
+
+
 @pytest.fixture(scope="module")
 def run() -> rp.Run:
     """Four lanes that do different things: two settings, two seeds."""
-    agents = [
-        rp.TQL(rp.CVaR(level), discount=discount, network=rp.Network(head="table"), training=TRAINING)
-        for level, discount in zip(LEVELS, DISCOUNTS, strict=True)
-    ]
     jaxtyping.config.update("jaxtyping_disable", True)  # the fixture `unchecked` is for one test only
-    trained = rp.train(agents, "RiskyGrid", steps=300, seeds=2)
+    trained = rp.train(AGENTS, "RiskyGrid", steps=300, seeds=2)
     jaxtyping.config.update("jaxtyping_disable", False)
     return trained
 
@@ -106,3 +108,17 @@ def test_values_are_exact_and_estimates_are_those_of_the_best_action(run, unchec
             assert run.estimates()[setting, seed] == pytest.approx(max(believed.values()), abs=1e-3)
             assert run.policy(seed, setting)(start)[0] == max(believed, key=lambda action: believed[action])
     assert len({round(float(x), 3) for x in run.estimates().ravel()}) == 4
+
+
+@pytest.mark.parametrize("stopped", [60, 80, 100])
+def test_after_a_long_warm_up_the_curve_goes_on_evenly_also_when_resumed(stopped, tmp_path, unchecked):
+    def interrupt(run, numbers):
+        if run.steps == stopped:
+            raise KeyboardInterrupt
+
+    watch = lambda run: {"at": run.steps}  # noqa: E731
+    run = rp.train(AGENTS, "RiskyGrid", steps=180, seeds=2, evaluate_every=30, watch=watch, progress=interrupt)
+    run.save(tmp_path / "run")
+    resumed = rp.train(rp.load(tmp_path / "run"), watch=watch)
+    # Warm-up ends at 60, then it is looked at after every 20: at the first of them from 90, 120, 150, 180 on.
+    assert [point["step"] for point in resumed.curve] == [60, 100, 120, 160, 180]

@@ -18,7 +18,7 @@ import riskpath as rp
 from riskpath import host, loop
 from riskpath.envs.spaces import Translation
 from riskpath.gym_worlds import GymnasiumWorlds, foreign
-from riskpath.run import as_environment, use_compilation_cache
+from riskpath.prepare import as_environment, use_compilation_cache
 
 SMALL: dict[str, Any] = {
     "batch_size": 8,
@@ -61,6 +61,53 @@ class Echo(gymnasium.Env):
         return self.observation_space.sample(), 1.0, self.time >= self.length, False, self._info()
 
 
+class Still(Echo):
+    """Observes the same whatever happens."""
+
+    def __init__(self, obs):
+        super().__init__()
+        self.obs = np.asarray(obs, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        _, info = super().reset(seed=seed)
+        return self.obs, info
+
+    def step(self, action):
+        _, *told = super().step(action)
+        return self.obs, *told
+
+
+class Compiled(host.Worlds):
+    """Environments of ours, stepped by the host like anybody's: to check one loop against the other."""
+
+    def __init__(self, env: rp.Environment, count: int):
+        self.spec, self.count = env.spec, count
+        self._env, self._state = env.bare(), None
+
+    def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
+        obs, self._state, mask = reset_all(self._env, keys.reshape(-1))
+        return np.asarray(obs), np.asarray(mask)
+
+    def step(self, action: np.ndarray, env_keys: Any, reset_keys: Any) -> host.Seen:
+        keys = env_keys.reshape(-1), reset_keys.reshape(-1)
+        self._state, outcome = step_all(self._env, self._state, jnp.asarray(action), *keys)
+        return host.Seen(*(np.asarray(getattr(outcome, name)) for name in host.Seen._fields))
+
+    def close(self) -> None:
+        pass
+
+
+@eqx.filter_jit
+def reset_all(env: rp.Environment, keys: Any) -> Any:
+    obs, state = jax.vmap(env.reset)(keys)
+    return obs, state, jax.vmap(env.mask)(state)
+
+
+@eqx.filter_jit
+def step_all(env: rp.Environment, state: Any, action: Any, env_keys: Any, reset_keys: Any) -> Any:
+    return jax.vmap(lambda *asked: loop.step_world(env, *asked))(state, action, env_keys, reset_keys)
+
+
 def leaves(lanes: loop.Lanes) -> list[np.ndarray]:
     plain = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x  # noqa: E731
     parts = (lanes.critic, lanes.ring, lanes.keys, lanes.percept, lanes.memory, lanes.time, lanes.earned, lanes.steps)
@@ -80,7 +127,7 @@ def test_both_loops_give_the_same_bits(agent, env, envs, unchecked):
     use_compilation_cache()
     world = as_environment(env)
     *_, (fused, _) = loop.advance(loop.start([agent], [world], 2, envs, 0), world.spec, 120, 2)
-    row = host.Compiled(world, 2 * envs)
+    row = Compiled(world, 2 * envs)
     begun = host.start([agent], host.Outside(world.spec), row, 2, envs, 0)
     *_, (hosted, _) = host.advance(begun, row, world.spec, 120, 2)
     assert int(hosted.steps) == int(fused.steps) >= 120
@@ -165,6 +212,7 @@ def test_ids_objects_vectors_and_workers(unchecked):
     row = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")], autoreset_mode=AutoresetMode.SAME_STEP)
     by_row = rp.train(agent, row, steps=60, seed=3)
     by_workers = rp.train(agent, "CartPole-v1", steps=60, seed=3, workers=True)
+    assert by_workers.row is not None
     by_workers.row.close()
     for other in (by_object, by_row, by_workers):
         for a, b in zip(leaves(by_id.lanes), leaves(other.lanes), strict=True):
@@ -215,12 +263,103 @@ def test_what_cannot_work_is_refused_in_one_line(agent, env, message, unchecked)
 
 def test_settings_have_their_own_environments(unchecked):
     agents = [rp.IQN(rp.CVaR(level), **NUMBERED) for level in (0.5, 1.0)]
-    run = rp.train(agents, [lambda: Echo(length=3), lambda: Echo(length=4)], steps=50)
-    assert run.evaluate(2).returns[:, 0].tolist() == [[3.0, 3.0], [4.0, 4.0]]
+    run = rp.train(agents, [lambda: Echo(length=3, masked=True), lambda: Still(np.ones(3))], steps=50)
+    assert run.evaluate(2).returns[:, 0].tolist() == [[3.0, 3.0], [5.0, 5.0]]
+    first = Echo().reset(seed=0)[0]
+    for setting, obs, among in ((0, first, (1, 2)), (1, np.ones(3, np.float32), (0, 1, 2))):
+        believed = run.policy(setting=setting).estimate(obs)
+        assert run.estimates()[setting, 0] == pytest.approx(max(believed[i] for i in among), rel=1e-4)
 
 
-def test_an_object_that_cannot_be_made_again_serves_one_lane_only(unchecked):
-    agent = rp.IQN(rp.Mean(), **NUMBERED)
-    assert rp.train(agent, Echo(), steps=50).steps == 50
+def test_an_object_that_cannot_be_made_again_serves_one_lane_and_stays_open(unchecked):
+    agent, env, closed = rp.IQN(rp.Mean(), **NUMBERED), Echo(), []
+    env.close = lambda: closed.append(True)
+    told: list[Any] = []
+    run = rp.train(agent, env, steps=80, callbacks=[lambda run, numbers: told.append(numbers.get("estimate"))])
+    assert run.steps == 80
+    assert np.isfinite(told[-1]).all()
+    assert run.estimates() == pytest.approx(told[-1].reshape(1, 1))
+    with pytest.raises(rp.RiskpathError, match="evaluation needs environments of its own: give env="):
+        run.evaluate(2)
+    assert run.evaluate(2, env=Echo).returns.tolist() == [[[5.0, 5.0]]]
+    with pytest.raises(rp.RiskpathError, match="evaluation needs environments of its own"):
+        rp.train(agent, env, steps=50, evaluate_every=10)
     with pytest.raises(rp.RiskpathError, match="give a function that makes one"):
         rp.train(agent, Echo(), steps=50, seeds=2)
+    assert rp.train(run, steps=20).steps == 100
+    assert not closed
+    assert env.reset(seed=0)[0].shape == (3,)
+
+
+def test_a_vector_environment_is_trained_on_but_not_evaluated_in(unchecked):
+    row = SyncVectorEnv([Echo] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
+    run = rp.train(rp.IQN(rp.Mean(), **NUMBERED), row, steps=60, seeds=2)
+    assert np.isfinite(run.estimates()).all()
+    for env in (None, row):
+        with pytest.raises(rp.RiskpathError, match="give env=…, an id or a function that makes one environment"):
+            run.evaluate(2, env=env)
+    assert (run.evaluate(2, env=Echo).returns == 5.0).all()
+
+
+class Failing(Echo):
+    """Fails once, in the middle of training."""
+
+    left = 70
+
+    def step(self, action):
+        self.left -= 1
+        if self.left == 0:
+            raise ValueError("the motor\nis broken")
+        return super().step(action)
+
+
+@pytest.mark.parametrize("env", [Failing(), Failing], ids=["object", "function"])
+def test_an_error_in_the_middle_of_training_leaves_what_was_learned(env, tmp_path, unchecked):
+    agent = rp.IQN(rp.Mean(), **NUMBERED)
+    with pytest.raises(rp.TrainingStopped, match="failed in step: ValueError: the motor is broken") as stop:
+        rp.train(agent, env, steps=100, checkpoint=tmp_path / "run")
+    run = stop.value.run
+    assert run.steps == 60  # 40 of warm-up, then chunks of 10
+    assert rp.load(tmp_path / "run", env=Failing).steps == 60
+    assert rp.train(run, steps=20).steps == 80  # in a new episode
+    assert (np.asarray(run.lanes.time) == 20 % 5).all()
+
+
+def test_whatever_a_callback_raises_ctrl_c_is_heard_as_before(unchecked):
+    before = signal.getsignal(signal.SIGINT)
+
+    def broken(run, numbers):
+        assert signal.getsignal(signal.SIGINT) is not before
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        rp.train(rp.IQN(rp.Mean(), **NUMBERED), Echo, steps=60, callbacks=[broken])
+    assert signal.getsignal(signal.SIGINT) is before
+    assert raised.value is not None  # its traceback keeps the loop alive until here
+
+
+def test_an_episode_is_finished_unless_it_was_cut_off_by_the_limit_asked_for(unchecked):
+    run = rp.train(rp.IQN(rp.Mean(), **NUMBERED), Echo, steps=50)
+    own = lambda length, limit: lambda: gymnasium.wrappers.TimeLimit(Echo(length=length), limit)  # noqa: E731
+    for env, limit, length, finished in (
+        (Echo, None, 5, 1.0),
+        (Echo, 5, 5, 1.0),
+        (Echo, 3, 3, 0.0),
+        (own(9, 4), None, 4, 1.0),  # a time limit of the environment's own
+        (own(9, 4), 6, 4, 1.0),
+        (own(9, 4), 2, 2, 0.0),
+    ):
+        found = run.evaluate(3, limit=limit, env=env)
+        assert (found.returns == length).all()
+        assert found.finished == finished
+
+
+def test_a_run_is_evaluated_inside_and_outside_of_the_program_alike(unchecked):
+    grid = rp.train(rp.IQN(rp.Mean(), **NUMBERED), "RiskyGrid", steps=60)
+    outside = grid.evaluate(20, env="riskpath/RiskyGrid-v0")
+    assert outside.finished == 1.0
+    assert np.abs(outside.returns[..., None] - grid.law().atoms).min(axis=-1).max() < 1e-3
+    hosted = rp.train(rp.IQN(rp.Mean(), **NUMBERED), "riskpath/RiskyGrid-v0", steps=60)
+    assert hosted.evaluate(5, env="RiskyGrid").returns.shape == (1, 1, 5)
+    with pytest.raises(rp.RiskpathError, match="another number of states than the one trained on: 3, not"):
+        grid.evaluate(5, env="ThreeState")

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 
 import riskpath as rp
 from riskpath import loop
+from riskpath.prepare import as_environment
 from riskpath.replay import gather, make_ring, push, sample_indices
-from riskpath.run import as_environment
 from riskpath.types import Step, Window
 
 

@@ -25,8 +25,8 @@ import pytest
 import riskpath as rp
 from riskpath import loop, saving
 from riskpath.envs.base import FiniteEnvironment, finite
+from riskpath.prepare import as_environment
 from riskpath.risk_table import Tabulated
-from riskpath.run import as_environment
 from riskpath.saving import Checkpointer, decode, encode, load, save
 
 NETWORK = rp.Network(hidden=(4,), memory=4, window=3)

@@ -14,7 +14,7 @@ from riskpath.agents.critics import HistoryCritic, MarkovCritic
 from riskpath.envs.base import action_numbers, state_numbers
 from riskpath.history import History, Numbers
 from riskpath.learned import LearnedPolicy
-from riskpath.run import as_environment
+from riskpath.prepare import as_environment
 from riskpath.types import EnvSpec, Step, Window
 
 NUMBERED = EnvSpec(3, (), num_states=5, max_steps=6)

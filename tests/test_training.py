@@ -10,7 +10,7 @@ import pytest
 
 import riskpath as rp
 from riskpath import loop
-from riskpath.run import as_environment
+from riskpath.prepare import as_environment
 
 TINY = rp.Network(hidden=(16,))
 FAST = rp.Training(start_steps=60, target_period=20, batch_size=8, online_taus=8, target_taus=8, act_taus=8)

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from riskpath.errors import RiskpathError
 from riskpath.intervals import Bootstrap, Interval, Resampled, quantile_weights, risk_weights
@@ -34,7 +34,7 @@ class Evaluation:
     risks: list[RiskMeasure]
     """What each setting maximises."""
     finished: float
-    """The share of episodes that ended before the limit on their steps."""
+    """The share of episodes that ended by themselves or by the environment's own time limit, not by `limit`."""
     discounts: list[float] | None = None
     """γ of each setting, if known."""
 
@@ -160,10 +160,8 @@ def compare(
 @eqx.filter_jit
 def rollouts(
     lanes: Lanes, spec: EnvSpec, episodes: int, limit: int, *, key: Key
-) -> tuple[Float[Array, "L N"], Float[Array, "L N"], Float[Array, ""]]:
-    """Greedy episodes: returns, discounted returns, and the share that ended within `limit` steps."""
-    if episodes < 1:
-        raise RiskpathError(f"episodes must be at least 1, got {episodes}")
+) -> tuple[Float[Array, "L N"], Float[Array, "L N"], Bool[Array, "L N"]]:
+    """Greedy episodes: returns, discounted returns, and which of them ended within `limit` steps."""
 
     def one(agent: Any, env: Any, critic: Any, key: Key):
         def episode(key: Key):
@@ -183,13 +181,12 @@ def rollouts(
             # Ended episodes wait, unchanged, for the longest one.
             going = lambda carry: ~carry[1] & (carry[0] < limit)  # noqa: E731
             end = jax.lax.while_loop(going, step, carry)
-            return end[5], end[6], end[1].astype(jnp.float32)
+            return end[5], end[6], end[1]
 
         return jax.vmap(episode)(jax.random.split(key, episodes))
 
     keys = jax.random.split(key, lanes.time.shape[0])
-    total, discounted, done = eqx.filter_vmap(one)(lanes.agent, lanes.env, lanes.critic, keys)
-    return total, discounted, done.mean()
+    return eqx.filter_vmap(one)(lanes.agent, lanes.env, lanes.critic, keys)
 
 
 @eqx.filter_jit

@@ -2,100 +2,120 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import jax
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
+from riskpath import host
+from riskpath.envs.base import Environment
 from riskpath.envs.spaces import Translation
 from riskpath.errors import RiskpathError
 from riskpath.host import Outside, Seen, Worlds
+from riskpath.loop import Lanes
+from riskpath.types import EnvSpec, Key
 
 Factory = Callable[[], gymnasium.Env]
+
+EVALUATED_SIDE_BY_SIDE = 8
+"""Environments of one lane when it is evaluated."""
 
 
 def is_foreign(env: Any) -> bool:
     """Is it something that only Gymnasium knows how to step?"""
     if isinstance(env, str):  # our own names have neither version nor module
         return "-v" in env or "/" in env or ":" in env or env in gymnasium.registry
-    return (
-        isinstance(env, gymnasium.Env | VectorEnv)
-        or inspect.isroutine(env)
-        or isinstance(env, functools.partial | type)
-    )
+    if isinstance(env, type):
+        return not issubclass(env, Environment)
+    return isinstance(env, gymnasium.Env | VectorEnv | functools.partial) or inspect.isroutine(env)
 
 
-def foreign(env: Any, **options: Any) -> "Foreign":
-    """What can be made of it, refused in one line before any work if that is nothing."""
-    if isinstance(env, VectorEnv):
-        return Foreign(None, env, _translation_of_row(env), None)
-    factory = _factory(env, options)
-    try:
-        sample = env if isinstance(env, gymnasium.Env) else factory()
-    except RiskpathError:
-        raise
-    except Exception as error:  # whatever a user's constructor raises, it is the user's to know
-        raise RiskpathError(f"cannot make the environment: {_one_line(error)}") from error
-    if not isinstance(sample, gymnasium.Env):
-        raise RiskpathError(f"a factory must return a gymnasium.Env, got a {type(sample).__name__}")
-    limit = sample.spec.max_episode_steps if sample.spec is not None else None
-    found = Foreign(factory, None, Translation(sample.observation_space, sample.action_space, limit), _name(env))
-    if sample is not env:
-        sample.close()
-    return found
-
-
+@dataclass(frozen=True, eq=False)
 class Foreign:
     """A Gymnasium environment, ready to be made as often as needed."""
 
-    def __init__(self, factory: Factory | None, row: VectorEnv | None, translation: Translation, name: str | None):
-        self.factory, self.row, self.translation = factory, row, translation
-        self.name = name
-        """The id it was asked for by, if it was."""
-
-    @functools.cached_property
-    def first_observation(self) -> np.ndarray:
-        """One that an episode may start with."""
-        row = self.row or GymnasiumWorlds([self], 1)
-        if isinstance(row, VectorEnv):  # the user's own, which is in the middle of something
-            return self.translation.read(self.translation.observation_space.sample())
-        obs = row.reset(jax.random.split(jax.random.key(0), 1))[0][0]
-        row.close()
-        return obs
+    translation: Translation
+    """How its observations and actions are read."""
+    first: np.ndarray
+    """An observation that an episode may start with."""
+    first_mask: np.ndarray
+    """The actions that are available there."""
+    factory: Factory | None = None
+    """Makes one."""
+    row: VectorEnv | None = None
+    """Or the user's own vector environment, which is all there is."""
+    name: str | None = None
+    """The id it was asked for by, if it was."""
+    alone: bool = False
+    """Can no more of it be made than what the user handed over?"""
 
     @property
-    def world(self) -> Outside:
+    def world(self) -> Environment:
         """What a program knows of it."""
         return Outside(self.translation.spec, self.translation)
 
 
-def _name(env: Any) -> str | None:
-    return env if isinstance(env, str) else None
+def foreign(env: Any) -> Foreign:
+    """What can be made of it, refused in one line before any work if that is nothing."""
+    if isinstance(env, VectorEnv):
+        translation = Translation(env.single_observation_space, env.single_action_space, _limit(env))
+        obs, info = _reset(env, 0)
+        mask = info["action_mask"][0] if "action_mask" in info else None
+        first = _checked(translation.read_all(obs)[0], translation.spec)
+        return Foreign(translation, first, _mask(mask, translation.spec), row=env, alone=True)
+    factory, own = _factory(env), isinstance(env, gymnasium.Env)
+    with _in_one_line("cannot make the environment"):
+        sample = env if own else factory()
+        if not isinstance(sample, gymnasium.Env):
+            raise RiskpathError(f"a factory must return a gymnasium.Env, got a {type(sample).__name__}")
+        space = sample.observation_space
+        translation = Translation(space, sample.action_space, _limit(sample))
+    obs, info = _reset(sample, 0)
+    if isinstance(space, spaces.Box) and np.shape(obs) != space.shape:
+        raise RiskpathError(f"an observation has shape {np.shape(obs)}; the observation space says {space.shape}")
+    with _in_one_line(f"cannot read an observation as one of {type(space).__name__}"):
+        first = _checked(translation.read(obs), translation.spec)
+    mask = _mask(info.get("action_mask"), translation.spec)
+    if not own:
+        sample.close()
+    name = env if isinstance(env, str) else None
+    return Foreign(translation, first, mask, factory, name=name, alone=own and sample.spec is None)
 
 
-def _factory(env: Any, options: dict[str, Any]) -> Factory:
+def _factory(env: Any) -> Factory:
     if isinstance(env, str):
-        try:
-            gymnasium.spec(env.split(":")[-1]) if ":" not in env else None
-        except gymnasium.error.Error as error:
-            raise RiskpathError(f"unknown environment {env!r}: {_one_line(error)}") from None
-        return functools.partial(gymnasium.make, env, **options)
+        if ":" not in env:  # else a module has to be imported before the id is known
+            try:
+                gymnasium.spec(env)
+            except gymnasium.error.Error as error:
+                raise RiskpathError(f"unknown environment {env!r}: {_one_line(error)}") from None
+        return functools.partial(gymnasium.make, env)
     if isinstance(env, gymnasium.Env):
         spec, used = env.spec, []
 
         def again() -> gymnasium.Env:
             if not used:  # the user's own object first; copies of it only if more than one is needed
                 used.append(True)
-                return env
+                return _Lent(env)
             if spec is None:
                 raise RiskpathError("more than one copy of this environment is needed: give a function that makes one")
             return gymnasium.make(spec)
 
         return again
     return env
+
+
+class _Lent(gymnasium.Wrapper):
+    """A user's own environment: it stays open."""
+
+    def close(self) -> None:
+        """Not ours to close."""
 
 
 class GymnasiumWorlds(Worlds):
@@ -112,53 +132,66 @@ class GymnasiumWorlds(Worlds):
         factories = [_limited(one.factory, limit) for one in found for _ in range(each)]
         # Spawned, not forked: JAX has threads, which a fork would not bring along.
         kind = functools.partial(AsyncVectorEnv, context="spawn") if workers else SyncVectorEnv
-        try:
+        with _in_one_line(f"cannot make {self.count} environments"):
             self._row, self._own = kind(factories, autoreset_mode=AutoresetMode.SAME_STEP), True
-        except RiskpathError:
-            raise
-        except Exception as error:
-            raise RiskpathError(f"cannot make {self.count} environments: {_one_line(error)}") from error
 
     def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
         """Seeds are drawn from the keys; later episodes follow from them."""
         seeds = np.asarray(jax.vmap(lambda key: jax.random.randint(key, (), 0, 2**31 - 1))(keys))
-        try:
-            obs, info = self._row.reset(seed=seeds.tolist())
-        except Exception as error:
-            raise RiskpathError(f"the environment failed in reset: {_one_line(error)}") from error
-        return self.translation.read_all(obs), self._masks(info, np.ones(self.count, bool))
+        obs, info = _reset(self._row, seeds.tolist())
+        return self._read(obs), self._masks(info, np.ones(self.count, bool))
 
     def step(self, action: np.ndarray, env_keys: Any, reset_keys: Any) -> Seen:
         """Gymnasium's own randomness; the keys are not needed."""
-        try:
+        with _in_one_line("the environment failed in step"):
             obs, reward, terminated, truncated, info = self._row.step(self.translation.write(action))
-        except Exception as error:
-            raise RiskpathError(f"the environment failed in step: {_one_line(error)}") from error
-        seen = self.translation.read_all(obs)
-        mask = self._masks(info, np.ones(self.count, bool))
-        final, final_mask, done = seen, mask, terminated | truncated
-        if done.any():
-            final, final_mask = seen.copy(), mask.copy()
-            ended = info.get("final_info", {})
-            for i in np.flatnonzero(done):
-                final[i] = self.translation.read(info["final_obs"][i])
-            final_mask[done] = self._masks(ended, done)[done]
-        reward = np.asarray(reward, np.float32)
+            seen, reward = self._read(obs), np.asarray(reward, np.float32)
+            mask = self._masks(info, np.ones(self.count, bool))
+            final, final_mask, done = seen, mask, terminated | truncated
+            if done.any():
+                final, final_mask = seen.copy(), mask.copy()
+                ended = info.get("final_info", {})
+                for i in np.flatnonzero(done):
+                    final[i] = _checked(self.translation.read(info["final_obs"][i]), self.spec)
+                final_mask[done] = self._masks(ended, done)[done]
         return Seen(final, final_mask, reward, np.asarray(terminated), np.asarray(truncated & ~terminated), seen, mask)
 
+    def _read(self, obs: Any) -> np.ndarray:
+        return _checked(self.translation.read_all(obs), self.spec)
+
     def _masks(self, info: dict[str, Any], wanted: np.ndarray) -> np.ndarray:
-        """`info["action_mask"]` where the environment gives one; a mask without any action means no restriction."""
+        """`info["action_mask"]` where the environment gives one."""
         masks = np.ones((self.count, self.spec.num_actions), bool)
-        if self.spec.num_actions and "action_mask" in info:
+        if "action_mask" in info:
             for i in np.flatnonzero(wanted & np.asarray(info.get("_action_mask", wanted), bool)):
-                told = np.asarray(info["action_mask"][i], bool)
-                masks[i] = told if told.any() else True
+                masks[i] = _mask(info["action_mask"][i], self.spec)
         return masks
 
     def close(self) -> None:
         """Worker processes end; what the user handed over stays open."""
         if self._own:
             self._row.close()
+
+
+def play(
+    lanes: Lanes, found: Sequence[Foreign], spec: EnvSpec, episodes: int, limit: int, *, key: Key
+) -> tuple[np.ndarray, ...]:
+    """`host.rollouts` in environments made for the purpose: so many episodes of every lane."""
+    require_copies(found)
+    own = found[0].translation.max_steps
+    cut = limit if own is None or limit < own else None
+    width = min(episodes, EVALUATED_SIDE_BY_SIDE)
+    with closing(GymnasiumWorlds(found, len(lanes.time) // len(found) * width, limit=cut)) as row:
+        told = host.rollouts(lanes, row, spec, -(-episodes // width), cut, key=key)
+    return tuple(x[:, :episodes] for x in told)
+
+
+def require_copies(found: Sequence[Foreign]) -> None:
+    """Refuses to evaluate in the only environments there are: those are in the middle of their training."""
+    if any(one.alone for one in found):
+        raise RiskpathError(
+            "evaluation needs environments of its own: give env=…, an id or a function that makes one environment"
+        )
 
 
 def _limited(factory: Any, limit: int | None) -> Factory:
@@ -169,9 +202,8 @@ def _with_limit(factory: Factory, limit: int) -> gymnasium.Env:
     return gymnasium.wrappers.TimeLimit(factory(), limit)
 
 
-def _translation_of_row(row: VectorEnv) -> Translation:
-    limit = row.spec.max_episode_steps if row.spec is not None else None
-    return Translation(row.single_observation_space, row.single_action_space, limit)
+def _limit(env: gymnasium.Env | VectorEnv) -> int | None:
+    return None if env.spec is None else env.spec.max_episode_steps
 
 
 def _check_row(row: VectorEnv, count: int) -> None:
@@ -181,6 +213,43 @@ def _check_row(row: VectorEnv, count: int) -> None:
         )
     if row.metadata.get("autoreset_mode") != AutoresetMode.SAME_STEP:
         raise RiskpathError("make the vector environment with autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP")
+
+
+def _reset(env: Any, seed: Any) -> tuple[Any, dict[str, Any]]:
+    with _in_one_line("the environment failed in reset"):
+        told = env.reset(seed=seed)
+    if not (isinstance(told, tuple) and len(told) == 2 and isinstance(told[1], dict)):
+        raise RiskpathError(f"reset must return an observation and a dictionary, got a {type(told).__name__}")
+    return told
+
+
+def _checked(seen: np.ndarray, spec: EnvSpec) -> np.ndarray:
+    """Observations as they were read; a program would take anything, and learn nothing from it."""
+    if spec.num_states is not None and not ((seen >= 0) & (seen < spec.num_states)).all():
+        raise RiskpathError(f"an observation is outside of its space, which has {spec.num_states} states")
+    if not np.isfinite(seen).all():
+        raise RiskpathError("an observation of the environment is not a finite number")
+    return seen
+
+
+def _mask(told: Any, spec: EnvSpec) -> np.ndarray:
+    """Which actions are available; a mask without any action means no restriction."""
+    if told is None or not spec.num_actions or not np.any(told):
+        return np.ones(spec.num_actions, bool)
+    if np.shape(told) != (spec.num_actions,):
+        raise RiskpathError(f"an action mask has shape {np.shape(told)}; there are {spec.num_actions} actions")
+    return np.asarray(told, bool)
+
+
+@contextmanager
+def _in_one_line(what: str) -> Iterator[None]:
+    """Whatever a user's environment raises, it is the user's to know."""
+    try:
+        yield
+    except RiskpathError:
+        raise
+    except Exception as error:
+        raise RiskpathError(f"{what}: {_one_line(error)}") from error
 
 
 def _one_line(error: BaseException) -> str:

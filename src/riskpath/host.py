@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -45,8 +46,7 @@ class Outside(Environment):
 
     def reset(self, key: Key) -> tuple[Shaped[Array, "*obs"], tuple[()]]:
         """Nothing has been seen yet."""
-        kind = jnp.int32 if self.sizes.num_states is not None else jnp.float32
-        return jnp.zeros(self.sizes.obs_shape, kind), ()
+        return jnp.zeros(self.sizes.obs_shape, self.sizes.obs_dtype), ()
 
     def step(self, key: Key, state: Any, action: Any) -> Any:
         """The host's part."""
@@ -75,6 +75,8 @@ class Worlds(abc.ABC):
     spec: EnvSpec
     count: int
     """How many: K."""
+    steps: int = 0
+    """How far each lane's are; lanes that were stopped in the middle of a chunk are not as far."""
 
     @abc.abstractmethod
     def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -89,40 +91,7 @@ class Worlds(abc.ABC):
         """Lets go of whatever it holds."""
 
 
-class Compiled(Worlds):
-    """Environments of ours, stepped by the host like anybody's: to check one loop against the other."""
-
-    def __init__(self, env: Environment, count: int):
-        self.spec, self.count = env.spec, count
-        self._env, self._state = env.bare(), None
-
-    def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
-        """As in the fused loop."""
-        obs, self._state, mask = _reset_all(self._env, keys.reshape(-1))
-        return np.asarray(obs), np.asarray(mask)
-
-    def step(self, action: np.ndarray, env_keys: Any, reset_keys: Any) -> Seen:
-        """As in the fused loop."""
-        keys = env_keys.reshape(-1), reset_keys.reshape(-1)
-        self._state, outcome = _step_all(self._env, self._state, jnp.asarray(action), *keys)
-        return Seen(*(np.asarray(getattr(outcome, name)) for name in Seen._fields))
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-@eqx.filter_jit
-def _reset_all(env: Environment, keys: Any) -> Any:
-    obs, state = jax.vmap(env.reset)(keys)
-    return obs, state, jax.vmap(env.mask)(state)
-
-
-@eqx.filter_jit
-def _step_all(env: Environment, state: Any, action: Any, env_keys: Any, reset_keys: Any) -> Any:
-    return jax.vmap(lambda *asked: loop.step_world(env, *asked))(state, action, env_keys, reset_keys)
-
-
-def start(agents: Sequence[Agent], world: Outside, worlds: Worlds, seeds: int, envs: int, seed: int) -> Lanes:
+def start(agents: Sequence[Agent], world: Environment, worlds: Worlds, seeds: int, envs: int, seed: int) -> Lanes:
     """Fresh networks and an empty ring, as in the fused loop, and the worlds' first observations."""
     lanes = loop.start(agents, [world] * len(agents), seeds, envs, seed)
     env_keys = jax.vmap(lambda key: jax.random.split(key, 3)[1])(loop.lane_keys(len(agents), seeds, seed))
@@ -136,16 +105,22 @@ def restart(lanes: Lanes, worlds: Worlds, spec: EnvSpec) -> Lanes:
     envs = lanes.time.shape[1]
     keys = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, lanes.steps), envs))(lanes.keys)
     obs, mask = (_by_lane(x, lanes) for x in worlds.reset(keys.reshape(-1)))
-    fresh = lambda agent, critic: jax.vmap(lambda _: agent.reset(critic, spec))(jnp.arange(envs))  # noqa: E731
-    memory = eqx.filter_vmap(fresh)(lanes.agent, lanes.critic)
+    worlds.steps = int(lanes.steps)
     percept = Percept(obs, jnp.zeros_like(lanes.earned), mask)
-    new = (percept, memory, jnp.zeros_like(lanes.time), jnp.zeros_like(lanes.earned))
-    return eqx.tree_at(lambda s: (s.percept, s.memory, s.time, s.earned), lanes, new)
+    memory, time, earned = _fresh_memories(lanes, spec, envs), jnp.zeros_like(lanes.time), jnp.zeros_like(lanes.earned)
+    return replace(lanes, percept=percept, memory=memory, time=time, earned=earned)
+
+
+def _fresh_memories(lanes: Lanes, spec: EnvSpec, each: int) -> Any:
+    """Those of `each` episodes of every lane before their first step."""
+    several = lambda agent, critic: jax.vmap(lambda _: agent.reset(critic, spec))(jnp.arange(each))  # noqa: E731
+    return eqx.filter_vmap(several)(lanes.agent, lanes.critic)
 
 
 def _by_lane(x: Any, lanes: Lanes) -> Array:
-    """[K, …] as [L, E, …]."""
-    return jnp.asarray(np.asarray(x).reshape(*lanes.time.shape, *x.shape[1:]))
+    """[K, …] as [L, K/L, …]."""
+    count = lanes.time.shape[0]
+    return jnp.asarray(np.asarray(x).reshape(count, len(x) // count, *x.shape[1:]))
 
 
 # The state is handed over and replaced: without donation each call would copy the replay. What comes first is not.
@@ -195,6 +170,7 @@ def advance(lanes: Lanes, worlds: Worlds, spec: EnvSpec, steps: int, rounds: int
     def move(lanes: Lanes, warm: bool, learn: bool, renew: bool) -> tuple[Lanes, dict[str, Array]]:
         lanes, choice = _choose(np.bool_(warm), lanes)
         action = np.asarray(choice.action)
+        worlds.steps += envs
         seen = worlds.step(action.reshape(-1, *action.shape[2:]), choice.env_keys, choice.reset_keys)
         outcome = Outcome(*(_by_lane(x, lanes) for x in seen))
         return _settle((spec, choice, outcome, np.int32(learn), np.bool_(renew)), lanes)
@@ -255,49 +231,48 @@ def _greedy(lanes: Lanes, percept: Any, memory: Any, key: Key) -> Any:
 
 
 def rollouts(
-    lanes: Lanes, worlds: Worlds, spec: EnvSpec, each: int, *, key: Key
-) -> tuple[Float[np.ndarray, "L N"], Float[np.ndarray, "L N"], float]:
+    lanes: Lanes, worlds: Worlds, spec: EnvSpec, each: int, limit: int | None = None, *, key: Key
+) -> tuple[Float[np.ndarray, "L N"], Float[np.ndarray, "L N"], Bool[np.ndarray, "L N"]]:
     """Greedy episodes: the first `each` of every world, so that long ones count as much as short ones.
 
-    Returns, discounted returns, and the share that ended before a time limit.
+    Returns, discounted returns, and which of them ended before the worlds cut them off, after `limit` steps.
     """
-    count = lanes.time.shape[0]
-    reset_keys = jax.random.split(key, 2)
-    obs, mask = worlds.reset(jax.random.split(reset_keys[0], worlds.count))
-    width = worlds.count // count
-    by_lane = lambda x: jnp.asarray(x).reshape(count, width, *x.shape[1:])  # noqa: E731
-    fresh = eqx.filter_vmap(lambda agent, critic: jax.vmap(lambda _: agent.reset(critic, spec))(jnp.arange(width)))(
-        lanes.agent, lanes.critic
-    )
-    discount = np.broadcast_to(np.asarray(lanes.agent.discount, np.float64), (count,)).repeat(width)
-    memory, reward = fresh, np.zeros(worlds.count, np.float32)
-    total, discounted, weight = np.zeros(worlds.count), np.zeros(worlds.count), np.ones(worlds.count)
-    found: list[list[tuple[float, float, bool]]] = [[] for _ in range(worlds.count)]
-    key = reset_keys[1]
+    count, size = lanes.time.shape[0], worlds.count
+    start_key, key = jax.random.split(key)
+    obs, mask = worlds.reset(jax.random.split(start_key, size))
+    memory = fresh = _fresh_memories(lanes, spec, size // count)
+    discount = np.broadcast_to(np.asarray(lanes.agent.discount, np.float64), (count,)).repeat(size // count)
+    reward, length = np.zeros(size, np.float32), np.zeros(size, int)
+    total, discounted, weight = np.zeros(size), np.zeros(size), np.ones(size)
+    found: list[list[tuple[float, float, bool]]] = [[] for _ in range(size)]
     while min(map(len, found)) < each:
-        percept = Percept(by_lane(obs), by_lane(reward), by_lane(mask))
-        action, memory = _greedy(lanes, percept, memory, key)
-        key, env_key, reset_key = jax.random.split(key, 3)
-        flat = np.asarray(action).reshape(worlds.count, *action.shape[2:])
-        o = worlds.step(flat, *(jax.random.split(k, worlds.count) for k in (env_key, reset_key)))
+        percept = Percept(*(_by_lane(x, lanes) for x in (obs, reward, mask)))
+        key, act_key, env_key, reset_key = jax.random.split(key, 4)
+        action, memory = _greedy(lanes, percept, memory, act_key)
+        flat = np.asarray(action).reshape(size, *action.shape[2:])
+        o = worlds.step(flat, *(jax.random.split(k, size) for k in (env_key, reset_key)))
         total, discounted, weight = total + o.reward, discounted + weight * o.reward, weight * discount
-        done = np.asarray(o.terminated) | np.asarray(o.truncated)
+        length += 1
+        done = o.terminated | o.truncated
         for i in np.flatnonzero(done):
-            found[i].append((float(total[i]), float(discounted[i]), bool(o.terminated[i])))
-        total, discounted = np.where(done, 0.0, total), np.where(done, 0.0, discounted)
+            cut = o.truncated[i] and length[i] == limit
+            found[i].append((total[i], discounted[i], not cut))
+        total, discounted, length = (np.where(done, 0, x) for x in (total, discounted, length))
         weight, reward = np.where(done, 1.0, weight), np.where(done, 0.0, o.reward).astype(np.float32)
-        memory = _where_done(by_lane(done), fresh, memory)
+        memory = _where_done(_by_lane(done, lanes), fresh, memory)
         obs, mask = o.obs, o.mask
-    kept = np.array([episodes[:each] for episodes in found]).reshape(count, width * each, 3)
-    return kept[..., 0], kept[..., 1], float(kept[..., 2].mean())
+    kept = np.array([episodes[:each] for episodes in found]).reshape(count, -1, 3)
+    return kept[..., 0], kept[..., 1], kept[..., 2] > 0
 
 
 @eqx.filter_jit
-def outlook(lanes: Lanes, spec: EnvSpec, obs: Shaped[Array, "*obs"]) -> Float[Array, " L"]:
-    """What every lane believes an episode to be worth that starts with this observation."""
-    percept = Percept(obs, jnp.zeros(()), jnp.ones((spec.num_actions,), bool))
-    one = lambda agent, critic: agent.worth(critic, agent.reset(critic, spec), percept)  # noqa: E731
-    return eqx.filter_vmap(one)(lanes.agent, lanes.critic)
+def outlook(lanes: Lanes, spec: EnvSpec, obs: Shaped[Array, "L *obs"], mask: Bool[Array, "L A"]) -> Float[Array, " L"]:
+    """What every lane believes an episode to be worth that starts with such an observation."""
+
+    def one(agent: Agent, critic: Any, obs: Any, mask: Any) -> Float[Array, ""]:
+        return agent.worth(critic, agent.reset(critic, spec), Percept(obs, jnp.zeros(()), mask))
+
+    return eqx.filter_vmap(one)(lanes.agent, lanes.critic, obs, mask)
 
 
 @eqx.filter_jit

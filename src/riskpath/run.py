@@ -1,9 +1,9 @@
 """`train` and what it returns: a `Run`, from which policies, laws and learning curves are read."""
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from importlib.util import find_spec
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,29 +12,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from riskpath import host, loop
+from riskpath import host, loop, prepare
 from riskpath.agents.base import Agent
-from riskpath.envs import make
-from riskpath.envs.base import (
-    Environment,
-    FiniteEnvironment,
-    FiniteProblem,
-    as_finite,
-    finite,
-)
+from riskpath.envs.base import Environment, FiniteEnvironment
 from riskpath.errors import RiskpathError
 from riskpath.evaluate import Evaluation, outlook, rollouts
+from riskpath.gym_worlds import Foreign, GymnasiumWorlds, play, require_copies
 from riskpath.law import Law
 from riskpath.learned import LearnedPolicy
-from riskpath.mdp.model import FiniteMDP
 from riskpath.progress import TrainingBar
 from riskpath.types import EnvSpec
 
 if TYPE_CHECKING:
     from riskpath.saving import Checkpointer
-
-EVALUATED_SIDE_BY_SIDE = 8
-"""Gymnasium environments of one lane when it is evaluated."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +37,11 @@ class Plan:
     """How many more were asked for."""
     evaluate_every: int | None = None
     """Steps between evaluations."""
+
+    def due(self, before: int, now: int) -> bool:
+        """Is it time for another evaluation? It may be late for several: after a long warm-up one has to do."""
+        every = self.evaluate_every
+        return every is not None and (now - self.start) // every > (before - self.start) // every
 
 
 class TrainingStopped(RiskpathError):
@@ -73,9 +68,9 @@ class Run:
     """What `evaluate_every` saw: step, and the value of every lane's greedy policy or what `watch` wrote down."""
     plan: Plan | None = field(default=None, repr=False)
     """What `train` was last asked to do."""
-    outside: list[Any] = field(default_factory=list, repr=False)
+    outside: list[Foreign] = field(default_factory=list, repr=False)
     """Where the host steps the environments: how to make those of each setting."""
-    row: Any = field(default=None, repr=False)
+    row: host.Worlds | None = field(default=None, repr=False)
     """And those being trained on, which are in the middle of their episodes."""
     _copied: tuple[loop.Lanes, Any] | None = field(default=None, repr=False)
     """The lanes that were last copied to the host, and what was copied of them."""
@@ -95,20 +90,20 @@ class Run:
         if not (0 <= seed < self.seeds and 0 <= setting < len(self.agents)):
             raise RiskpathError(f"there are {self.seeds} seeds and {len(self.agents)} settings, got {seed}, {setting}")
         lane = setting * self.seeds + seed
-        host = jax.devices("cpu")[0]  # one small network at a time is faster there than on a GPU
+        cpu = jax.devices("cpu")[0]  # one small network at a time is faster there than on a GPU
         if self._copied is None or self._copied[0] is not self.lanes:  # all lanes at once, and once only
             self._copied = self.lanes, jax.device_get((self.lanes.agent, self.lanes.critic))
         agent, critic = jax.tree.map(
-            lambda x: jax.device_put(x[lane], host) if isinstance(x, np.ndarray) else x, self._copied[1]
+            lambda x: jax.device_put(x[lane], cpu) if isinstance(x, np.ndarray) else x, self._copied[1]
         )
         return LearnedPolicy(agent, critic, self.worlds[setting])
 
     def law(self, seed: int = 0, setting: int = 0, discount: float = 1.0) -> Law:
         """The exact law of the return of one lane's policy, where the problem is finite."""
-        world = self.worlds[setting]
-        if not isinstance(world, FiniteEnvironment):
-            raise RiskpathError("an exact law needs a finite problem")
-        return world.mdp(discount).evaluate(self.policy(seed, setting))
+        policy = self.policy(seed, setting)
+        if not isinstance(policy.world, FiniteEnvironment):
+            raise RiskpathError("an exact law needs a finite problem; evaluate() draws a sample anywhere")
+        return policy.world.mdp(discount).evaluate(policy)
 
     def evaluate(self, episodes: int = 1_000, seed: int = 0, limit: int | None = None, env: Any = None) -> Evaluation:
         """Greedy episodes of every lane: the sample of returns, plain and discounted.
@@ -119,44 +114,23 @@ class Run:
             limit: The most steps of one; needed only where the environment has no limit of its own.
             env: Another environment of the same sizes, or one for each setting; where it was trained unless told.
         """
-        if self.outside:
-            return self._evaluate_outside(episodes, seed, limit, env)
-        worlds = self.worlds if env is None else _worlds(env, len(self.agents))
+        prepare.require_counts(episodes=episodes, limit=limit)
+        prepare.require_whole("seed", seed)
+        worlds, outside = self.worlds, self.outside
+        if env is not None:
+            worlds, outside = prepare.as_environments(env, len(self.agents))
+        prepare.require_alike(self.spec, worlds[0].spec)
         limit = limit or worlds[0].spec.max_steps or 10_000
-        world = loop.stack([world.bare() for world in worlds], self.seeds, eqx.is_array)
-        lanes = eqx.tree_at(lambda lanes: lanes.env, self.lanes, world)
-        plain, discounted, finished = rollouts(lanes, self.spec, episodes, limit, key=jax.random.key(seed))
+        key = jax.random.key(seed)
+        if outside:
+            told = play(self.lanes, outside, self.spec, episodes, limit, key=key)
+        else:
+            world = loop.stack([world.bare() for world in worlds], self.seeds, eqx.is_array)
+            told = rollouts(replace(self.lanes, env=world), self.spec, episodes, limit, key=key)
         shape = (len(self.agents), self.seeds, episodes)
-        risks = [agent.risk for agent in self.agents]
-        return Evaluation(
-            np.asarray(plain).reshape(shape),
-            np.asarray(discounted).reshape(shape),
-            risks,
-            float(finished),
-            self._discounts(),
-        )
-
-    def _discounts(self) -> list[float]:
-        return [float(agent.discount) for agent in self.agents]
-
-    def _evaluate_outside(self, episodes: int, seed: int, limit: int | None, env: Any) -> Evaluation:
-        from riskpath.gym_worlds import GymnasiumWorlds
-
-        if episodes < 1:
-            raise RiskpathError(f"episodes must be at least 1, got {episodes}")
-        outside = self.outside if env is None else gymnasium_environments(env, len(self.agents))
-        if self.spec.max_steps is None:
-            limit = limit or 10_000
-        width = min(episodes, EVALUATED_SIDE_BY_SIDE)
-        row = GymnasiumWorlds(outside, self.seeds * width, limit=limit)
-        try:
-            each = -(-episodes // width)
-            plain, discounted, finished = host.rollouts(self.lanes, row, self.spec, each, key=jax.random.key(seed))
-        finally:
-            row.close()
-        shape = (len(self.agents), self.seeds, -1)
-        plain, discounted = (x.reshape(shape)[:, :, :episodes] for x in (plain, discounted))
-        return Evaluation(plain, discounted, [agent.risk for agent in self.agents], finished, self._discounts())
+        plain, discounted, finished = (np.asarray(x).reshape(shape) for x in told)
+        discounts = [float(agent.discount) for agent in self.agents]
+        return Evaluation(plain, discounted, [agent.risk for agent in self.agents], float(finished.mean()), discounts)
 
     def save(self, path: str | Path) -> None:
         """Writes everything to a folder, from which `load` makes the same run."""
@@ -167,7 +141,9 @@ class Run:
     def estimates(self) -> np.ndarray:
         """What every lane itself believes its (discounted) return to be worth: [settings, seeds]."""
         if self.outside:
-            believed = host.outlook(self.lanes, self.spec, jnp.asarray(self.outside[0].first_observation))
+            firsts = zip(*((found.first, found.first_mask) for found in self.outside), strict=True)
+            by_lane = (jnp.asarray(np.stack(one).repeat(self.seeds, axis=0)) for one in firsts)
+            believed = host.outlook(self.lanes, self.spec, *by_lane)
         else:
             believed = outlook(self.lanes, self.spec)
         return np.asarray(believed).reshape(len(self.agents), self.seeds)
@@ -185,21 +161,6 @@ class Run:
 
 
 Callback = Callable[[Run, dict[str, Any]], None]
-
-
-def as_environment(env: Any) -> Environment:
-    """A name, a `FiniteMDP` or an environment, as an environment whose arrays can be stacked."""
-    if isinstance(env, str):
-        env = make(env)
-    if isinstance(env, FiniteMDP):
-        return finite(env)
-    if isinstance(env, FiniteProblem):
-        return as_finite(env)
-    if isinstance(env, Environment):
-        return env
-    raise RiskpathError(
-        f"cannot train on a {type(env).__name__}; give a name, a FiniteMDP, an environment or a Gymnasium one"
-    )
 
 
 def train(
@@ -238,58 +199,48 @@ def train(
         checkpoint: A folder to save to every five minutes and in the end, or a `Checkpointer`.
         callbacks: Functions of the run and a dictionary of numbers, called after every chunk (`logs.py`).
     """
-    for name, value in (("steps", steps), ("seeds", seeds), ("envs", envs)):
-        if value is not None and value < 1:
-            raise RiskpathError(f"{name} must be at least 1, got {value}")
+    prepare.require_counts(steps=steps, seeds=seeds, envs=envs, evaluate_every=evaluate_every)
+    prepare.require_whole("seed", seed)
+    prepare.require_functions(progress, watch, callbacks)
     if steps is None and not isinstance(agent, Run):
         raise RiskpathError("give steps=…, the environment steps for each lane")
-    use_compilation_cache()
+    prepare.use_compilation_cache()
     keeper = _checkpointer(checkpoint)
-    run = agent if isinstance(agent, Run) else _begin(agent, env, seeds, envs, seed, workers)
-    if run.outside and run.row is None:
-        _begin_anew(run, workers)
+    run = _taken_up(agent, env, workers) if isinstance(agent, Run) else _begin(agent, env, seeds, envs, seed, workers)
     if steps is not None:
         run.plan = Plan(run.steps, steps, evaluate_every)
-    if run.plan is None:
+    if (plan := run.plan) is None:
         raise RiskpathError("give steps=…; only a run that was interrupted knows how far it was to go")
-    plan, goal, every = run.plan, run.plan.start + run.plan.steps, run.plan.evaluate_every
-    spec, each = run.spec, loop.steps_per_round(run.agents[0], run.lanes.time.shape[1])
-    rounds = max(1, min(every or plan.steps, plan.steps // 10 or 1, 20_000) // each)
+    if plan.evaluate_every and not watch:
+        require_copies(run.outside)
+    goal, each = plan.start + plan.steps, loop.steps_per_round(run.agents[0], run.lanes.time.shape[1])
+    rounds = max(1, min(plan.evaluate_every or plan.steps, plan.steps // 10 or 1, 20_000) // each)
     show = TrainingBar(goal) if progress is True else progress or None
-    seen = sum(point["step"] > plan.start for point in run.curve)
-    next_evaluation = plan.start + (every or 0) * (1 + seen)
-    left = max(0, goal - run.steps)
     began, before = time.monotonic(), run.steps
     try:
-        row, ahead = run.row, (spec, left, rounds)
-        advance = loop.advance(run.lanes, *ahead) if row is None else host.advance(run.lanes, row, *ahead)
-        for lanes, metrics in advance:
-            if not bool(lanes.healthy):
-                raise TrainingStopped(
-                    f"a reward was not a finite number between steps {run.steps} and {int(lanes.steps)}", run
-                )
-            if not np.isfinite(metrics.get("loss", 0.0)).all():
-                raise TrainingStopped(
-                    f"the loss was not a finite number between steps {run.steps} and {int(lanes.steps)}: "
-                    "try a smaller step size, or rewards scaled down",
-                    run,
-                )
-            run.lanes = lanes
-            speed = (run.steps - before) / max(1e-9, time.monotonic() - began) * len(run.agents) * run.seeds
-            numbers = {"step": run.steps, "steps_per_second": speed, **metrics}
-            if every and run.steps >= next_evaluation:
-                next_evaluation += every
-                noted = watch(run) if watch else {"values": run.values().tolist()}
-                run.curve.append({"step": run.steps, **noted})
-                numbers["evaluation"] = noted
-            if keeper:
-                keeper.maybe(run)
-            if callbacks and metrics:
-                numbers["estimate"] = run.estimates().ravel()
-            for callback in [*([show] if show else []), *callbacks]:
-                callback(run, numbers)
+        ahead = (run.spec, max(0, goal - run.steps), rounds)
+        chunks: Any = host.advance(run.lanes, run.row, *ahead) if run.row else loop.advance(run.lanes, *ahead)
+        with contextlib.closing(chunks):  # whatever happens: the host's hears Ctrl-C while it is open
+            for lanes, metrics in chunks:
+                _require_finite(run, lanes, metrics)
+                due, run.lanes = plan.due(run.steps, int(lanes.steps)), lanes
+                speed = (run.steps - before) / max(1e-9, time.monotonic() - began) * len(run.agents) * run.seeds
+                numbers = {"step": run.steps, "steps_per_second": speed, **metrics}
+                if due:
+                    numbers["evaluation"] = noted = _noted(run, watch)
+                    run.curve.append({"step": run.steps, **noted})
+                if keeper:
+                    keeper.maybe(run)
+                if callbacks and metrics:
+                    numbers["estimate"] = run.estimates().ravel()
+                for callback in [*([show] if show else []), *callbacks]:
+                    callback(run, numbers)
     except KeyboardInterrupt:
         pass
+    except TrainingStopped:
+        raise
+    except RiskpathError as error:  # of an environment, or of what was to be done after a chunk
+        raise TrainingStopped(str(error), run) from error
     finally:
         if isinstance(show, TrainingBar):
             show.close()
@@ -298,78 +249,53 @@ def train(
     return run
 
 
+def _require_finite(run: Run, lanes: loop.Lanes, metrics: dict[str, Any]) -> None:
+    """Stops before the run becomes what nobody wants to keep."""
+    between = f"between steps {run.steps} and {int(lanes.steps)}"
+    if not bool(lanes.healthy):
+        raise TrainingStopped(f"a reward was not a finite number {between}", run)
+    if not np.isfinite(metrics.get("loss", 0.0)).all():
+        cure = "try a smaller step size, or rewards scaled down"
+        raise TrainingStopped(f"the loss was not a finite number {between}: {cure}", run)
+
+
+def _noted(run: Run, watch: Any) -> dict[str, Any]:
+    """What the learning curve keeps."""
+    noted = watch(run) if watch else {"values": run.values().tolist()}
+    if not isinstance(noted, dict):
+        raise RiskpathError(f"watch must return a dictionary, got a {type(noted).__name__}")
+    return noted
+
+
 def _checkpointer(asked: Any) -> "Checkpointer | None":
     from riskpath.saving import Checkpointer  # which knows runs
 
-    return asked if asked is None or isinstance(asked, Checkpointer) else Checkpointer(asked)
+    if not isinstance(asked, Checkpointer | str | Path | None):
+        raise RiskpathError(f"checkpoint must be a folder or a Checkpointer, got {asked!r}")
+    return Checkpointer(asked) if isinstance(asked, str | Path) else asked
 
 
-def _begin(agent: Agent | Sequence[Agent], env: Any, seeds: int, envs: int, seed: int, workers: bool) -> Run:
-    agents = [agent] if isinstance(agent, Agent) else list(agent)
-    outside = gymnasium_environments(env, len(agents))
-    worlds = [found.world for found in outside] or _worlds(env, len(agents))
-    if any(world.spec != worlds[0].spec for world in worlds):
-        raise RiskpathError("environments trained together must have the same sizes; train them one after the other")
-    if not outside and any(_fixed(world.bare()) != _fixed(worlds[0].bare()) for world in worlds):
-        raise RiskpathError("environments trained together may differ in numbers only; train them one after the other")
-    if any(_fixed(agent) != _fixed(agents[0]) for agent in agents):
-        raise RiskpathError(
-            "agents trained together may differ in float numbers only (2.0, not 2); train them one after the other"
-        )
-    spec, every = worlds[0].spec, agents[0].training.update_every
-    if envs % every and every % envs:
-        raise RiskpathError(f"update_every and envs must divide one another, got {every} and {envs}")
-    agents[0].window(spec)  # refuses what it cannot handle before any work
+def _begin(agent: Any, env: Any, seeds: int, envs: int, seed: int, workers: bool) -> Run:
+    agents = prepare.as_agents(agent)
+    worlds, outside = prepare.as_environments(env, len(agents))
+    prepare.require_fit(agents[0], worlds[0].spec, envs)
     if not outside:
         return Run(agents, worlds, seeds, loop.start(agents, worlds, seeds, envs, seed))
-    from riskpath.gym_worlds import GymnasiumWorlds
-
     row = GymnasiumWorlds(outside, seeds * envs, workers)
     lanes = host.start(agents, outside[0].world, row, seeds, envs, seed)
     return Run(agents, worlds, seeds, lanes, outside=outside, row=row)
 
 
-def _begin_anew(run: Run, workers: bool) -> None:
-    """Gymnasium environments of a run that was loaded: they are made again and start new episodes."""
-    from riskpath.gym_worlds import GymnasiumWorlds
-
-    run.row = GymnasiumWorlds(run.outside, run.seeds * run.lanes.time.shape[1], workers)
+def _taken_up(run: Run, env: Any, workers: bool) -> Run:
+    """A run to be trained further; Gymnasium environments that are not where it was left begin anew."""
+    if env is not None:
+        raise RiskpathError("a run is trained further where it was trained before: give no environment")
+    if not run.outside or (run.row and run.row.steps == run.steps):
+        return run
+    if run.row and not run.outside[0].alone:
+        with contextlib.suppress(Exception):  # it may be broken
+            run.row.close()
+        run.row = None
+    run.row = run.row or GymnasiumWorlds(run.outside, run.seeds * run.lanes.time.shape[1], workers)
     run.lanes = host.restart(run.lanes, run.row, run.spec)
-
-
-def gymnasium_environments(env: Any, count: int) -> list[Any]:
-    """How to make a Gymnasium environment for each of `count` settings; nothing if they are of another kind."""
-    if find_spec("gymnasium") is None:
-        return []
-    from riskpath.gym_worlds import foreign, is_foreign
-
-    if isinstance(env, list | tuple):
-        kinds = [is_foreign(one) for one in env]
-        if any(kinds) and not all(kinds):
-            raise RiskpathError("Gymnasium environments and others cannot be trained together; train them one by one")
-        return _match([foreign(one) for one in env], count) if any(kinds) else []
-    return [foreign(env)] * count if is_foreign(env) else []
-
-
-def _match(found: list[Any], count: int) -> list[Any]:
-    if len(found) != count:
-        raise RiskpathError(f"got {count} agents and {len(found)} environments; they must match")
-    return found
-
-
-def _worlds(env: Any, count: int) -> list[Environment]:
-    """An environment for each of `count` settings."""
-    return _match([as_environment(one) for one in (env if isinstance(env, list | tuple) else [env] * count)], count)
-
-
-def _fixed(thing: Agent | Environment) -> str:
-    """All of an agent or an environment that lanes must have in common."""
-    swept = loop.is_swept if isinstance(thing, Agent) else eqx.is_array
-    return repr((jax.tree.structure(thing), [leaf for leaf in jax.tree.leaves(thing) if not swept(leaf)]))
-
-
-def use_compilation_cache() -> None:
-    """Compiled programs are kept on disk, so that only the first run of a kind waits for the compiler."""
-    if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
-        jax.config.update("jax_compilation_cache_dir", str(Path.home() / ".cache" / "riskpath" / "xla"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    return run

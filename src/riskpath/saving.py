@@ -30,7 +30,8 @@ from riskpath.agents.base import Agent
 from riskpath.encoding import Unknown, decode, encode
 from riskpath.envs.base import Environment
 from riskpath.errors import RiskpathError
-from riskpath.run import Run, as_environment, gymnasium_environments
+from riskpath.prepare import as_environment, gymnasium_environments
+from riskpath.run import Run
 
 FORMAT, VERSION = "riskpath run", 1
 HEADER, STATE, CURVE = "header.json", "state.eqx", "curve.json"
