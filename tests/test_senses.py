@@ -122,7 +122,7 @@ class Signal(gymnasium.Env):
 
 
 @pytest.mark.parametrize("image", [True, False], ids=["image", "normalised"])
-def test_what_is_sensed_is_learned_used_and_kept(image, tmp_path):
+def test_what_is_sensed_is_learned_used_and_kept(image, tmp_path, unchecked):
     network = rp.Network(hidden=(16,), normalise=not image)
     agent = rp.IQN(rp.Mean(), discount=1.0, network=network, training=SMALL)
     run = rp.train(agent, lambda: Signal(image), steps=1_500, seeds=2)
@@ -137,7 +137,7 @@ def test_what_is_sensed_is_learned_used_and_kept(image, tmp_path):
 
 
 @pytest.mark.parametrize("agent", [rp.IQTD3, rp.TQLContinuous, rp.TQL], ids=lambda kind: kind.__name__)
-def test_every_agent_can_normalise_and_see_images(agent):
+def test_every_agent_can_normalise_and_see_images(agent, unchecked):
     class Picture(gymnasium.Env):
         observation_space = gymnasium.spaces.Box(0, 255, (5, 5, 3), np.uint8)
         action_space = (
