@@ -200,12 +200,32 @@ def test_a_gymnasium_id_is_trained_evaluated_and_resumed_from_the_command_line(c
     assert len(lines[-1]["loss"]) == 2
     status, out, _ = run(capsys, "evaluate", folder, "--episodes", "4", "--risk", "cvar:0.5", "--json")
     figures = json.loads(out)["figures"]
-    assert [row["figure"] for row in figures] == ["mean", "cvar:0.5"] * 2
+    quantiles = [f"{level} quantile" for level in ("5%", "25%", "50%", "75%", "95%")]
+    assert [row["figure"] for row in figures] == ["mean", "cvar:0.5", *quantiles, "mean", "cvar:0.5"]
+    assert [row["return"] for row in figures] == ["undiscounted"] * 7 + ["discounted"] * 2
     assert figures[0]["low"] <= figures[0]["estimate"] <= figures[0]["high"]
+    seen = rp.load(tmp_path / "x" / "run").evaluate(4, seed=1)
+    assert figures[2]["estimate"] == seen.quantiles([0.05])[0][0].estimate
+    table = run(capsys, "evaluate", folder, "--episodes", "4")[1]
+    assert all(name in table for name in quantiles)
     assert run(capsys, "resume", folder)[0] == 2
     status, out, _ = run(capsys, "resume", folder, "--steps", "20")
     assert status == 0
     assert "steps after" in out
+
+
+def test_a_folder_of_a_plain_save_is_evaluated_and_resumed_in_place(capsys, tmp_path, unchecked):
+    agents = [rp.IQN(rp.CVaR(level), network=TABLE, training=TINY) for level in (0.2, 0.8)]
+    folder = tmp_path / "saved"
+    rp.train(agents, "ThreeState", steps=80).save(folder)
+    status, out, _ = run(capsys, "evaluate", str(folder), "--episodes", "3", "--json")
+    figures = json.loads(out)["figures"]
+    assert [(row["setting"], row["figure"]) for row in figures][1::9] == [(0, "cvar:0.2"), (1, "cvar:0.8")]
+    status, _, _ = run(capsys, "resume", str(folder), "--steps", "20")
+    assert status == 0
+    assert rp.load(folder).steps == 100
+    assert {file.name for file in folder.iterdir()} == {"header.json", "state.eqx", "curve.json"}
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
 
 
 def test_a_configuration_is_taken_up_and_the_command_line_counts_more(capsys, tmp_path, unchecked):
@@ -213,7 +233,8 @@ def test_a_configuration_is_taken_up_and_the_command_line_counts_more(capsys, tm
     arguments = ("--risk", "cvar:0.3", "--agent.network.hidden", "16", "8", "--agent.critic", "trajectory")
     assert run(capsys, "train", *SHORT, *arguments, "--set", "forks=2", "--out", str(first))[0] == 0
     config = str(first / "config.json")
-    assert run(capsys, "train", "--config", config, "--risk", "cvar:0.6", "--out", str(second))[0] == 0
+    arguments = (f"--config={config}", "--risk", "cvar:0.6", "--out", str(second))
+    assert run(capsys, "train", *arguments)[0] == 0
     old, new = (json.loads((folder / "config.json").read_text()) for folder in (first, second))
     assert new["fields"].pop("risk") == "cvar:0.6"
     assert old["fields"].pop("risk") == "cvar:0.3"
@@ -221,11 +242,18 @@ def test_a_configuration_is_taken_up_and_the_command_line_counts_more(capsys, tm
     assert old["set"] == ["forks=2"]
 
 
-@pytest.mark.parametrize("command", ["agents", "envs", "risks"])
-def test_what_there_is_is_listed_one_line_each(capsys, command):
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("agents", ["iqn", "cvar-drl", "tql", "iqtd3", "tql-continuous"]),
+        ("envs", ["ThreeState", "RiskyGrid", "RiskyMountainCar", "any"]),
+        ("risks", ["mean", "cvar:LEVEL", "wang:LEVEL", "cpw:LEVEL", "pow:LEVEL", "0.7*mean+0.3*cvar:0.1"]),
+    ],
+)
+def test_what_there_is_is_listed_one_line_each(capsys, command, names):
     status, out, _ = run(capsys, command)
     assert status == 0
-    assert len(out.splitlines()) >= 4
+    assert [line.split()[0] for line in out.splitlines()] == names
     assert all(len(line) <= 120 for line in out.splitlines())
 
 
@@ -236,6 +264,7 @@ def test_what_there_is_is_listed_one_line_each(capsys, command):
         (("resume", "nowhere"), "there is no saved run"),
         (("train", "--config", "nowhere.json"), "cannot read nowhere.json"),
         (("train", "--config"), "--config needs a file"),
+        (("train", "--env", "x--config=y"), "unknown environment 'x--config=y'"),
         (("train", "--env", "CartPole-v9"), "unknown environment 'CartPole-v9'"),
         (("train", "--env", "CartPole-v1", "--agent", "iqtd3"), "acts with vectors"),
         (("evaluate", "x", "--episodes", "0"), "episodes must be at least 1"),

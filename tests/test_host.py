@@ -73,8 +73,8 @@ class Still(Echo):
         return self.obs, info
 
     def step(self, action):
-        _, *told = super().step(action)
-        return self.obs, *told
+        _, reward, terminated, truncated, info = super().step(action)
+        return self.obs, reward, terminated, truncated, info
 
 
 class Compiled(host.Worlds):

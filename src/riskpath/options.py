@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,9 @@ def agent_class(arguments: list[str]) -> type[Agent]:
 def with_config(arguments: list[str]) -> list[str]:
     """`--config FILE` replaced by what the file says, before all that is said beside it."""
     arguments = [
-        word for argument in arguments for word in (argument.split("=", 1) if "--config=" in argument else [argument])
+        word
+        for argument in arguments
+        for word in (argument.split("=", 1) if argument.startswith("--config=") else [argument])
     ]
     if "--config" not in arguments:
         return arguments
@@ -113,6 +116,19 @@ def _words(name: str, value: Any) -> list[str]:
     if isinstance(value, list):
         return [option, *map(str, value)] if value else []
     return [option, str(value)]
+
+
+def assignments(texts: Iterable[str]) -> dict[str, Any]:
+    """FIELD=VALUE, as often as wanted."""
+    fields: dict[str, Any] = {}
+    for text in texts:
+        field, equals, value = text.partition("=")
+        try:
+            fields[field] = json.loads(value)
+        except json.JSONDecodeError:
+            kind = "a number after the = sign" if equals else "FIELD=VALUE"
+            raise RiskpathError(f"cannot read {text!r}: expected {kind}, for example forks=5") from None
+    return fields
 
 
 def plain(value: Any) -> Any:
