@@ -23,15 +23,16 @@ def require_counts(**counts: Any) -> None:
     """Whole numbers, at least 1, or None for what was not said."""
     for name, value in counts.items():
         if value is not None:
-            require_whole(name, value)
+            require_whole(**{name: value})
             if value < 1:
                 raise RiskpathError(f"{name} must be at least 1, got {value}")
 
 
-def require_whole(name: str, value: Any) -> None:
-    """A whole number; 1e5 is none."""
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-        raise RiskpathError(f"{name} must be a whole number, got {value!r}")
+def require_whole(**values: Any) -> None:
+    """Whole numbers; 1e5 is none."""
+    for name, value in values.items():
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+            raise RiskpathError(f"{name} must be a whole number, got {value!r}")
 
 
 def require_functions(progress: Any, watch: Any, callbacks: Any) -> None:
@@ -65,7 +66,11 @@ def as_agents(agent: Any) -> list[Agent]:
 def as_environment(env: Any) -> Environment:
     """A name, a `FiniteMDP` or an environment, as an environment whose arrays can be stacked."""
     if isinstance(env, str):
-        env = make(env)
+        try:
+            env = make(env)
+        except RiskpathError as error:
+            hint = "" if is_foreign(env) else "; or give a Gymnasium id, for example CartPole-v1"
+            raise RiskpathError(f"{error}{hint}") from None
     if isinstance(env, FiniteMDP):
         return finite(env)
     if isinstance(env, FiniteProblem):

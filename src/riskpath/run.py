@@ -87,6 +87,7 @@ class Run:
 
     def policy(self, seed: int = 0, setting: int = 0) -> LearnedPolicy:
         """The greedy policy of one lane, `action, memory = policy(state, memory, reward)`."""
+        prepare.require_whole(seed=seed, setting=setting)
         if not (0 <= seed < self.seeds and 0 <= setting < len(self.agents)):
             raise RiskpathError(f"there are {self.seeds} seeds and {len(self.agents)} settings, got {seed}, {setting}")
         lane = setting * self.seeds + seed
@@ -115,7 +116,7 @@ class Run:
             env: Another environment of the same sizes, or one for each setting; where it was trained unless told.
         """
         prepare.require_counts(episodes=episodes, limit=limit)
-        prepare.require_whole("seed", seed)
+        prepare.require_whole(seed=seed)
         worlds, outside = self.worlds, self.outside
         if env is not None:
             worlds, outside = prepare.as_environments(env, len(self.agents))
@@ -151,13 +152,11 @@ class Run:
     def values(self, discount: float = 1.0) -> np.ndarray:
         """β of the whole return of every lane's policy: [settings, seeds]; exact where the problem is finite."""
         if not isinstance(self.worlds[0], FiniteEnvironment):
-            return self.evaluate().values(discounted=discount < 1)
-        return np.array(
-            [
-                [float(agent.risk.value(self.law(seed, setting, discount))) for seed in range(self.seeds)]
-                for setting, agent in enumerate(self.agents)
-            ]
-        )
+            if discount != 1 and any(agent.discount != discount for agent in self.agents):
+                raise RiskpathError(f"only 1 and the agents' own discount are known of episodes, not {discount:g}")
+            return self.evaluate().values(discounted=discount != 1)
+        value = lambda i, seed: float(self.agents[i].risk.value(self.law(seed, i, discount)))  # noqa: E731
+        return np.array([[value(i, seed) for seed in range(self.seeds)] for i in range(len(self.agents))])
 
 
 Callback = Callable[[Run, dict[str, Any]], None]
@@ -200,7 +199,7 @@ def train(
         callbacks: Functions of the run and a dictionary of numbers, called after every chunk (`logs.py`).
     """
     prepare.require_counts(steps=steps, seeds=seeds, envs=envs, evaluate_every=evaluate_every)
-    prepare.require_whole("seed", seed)
+    prepare.require_whole(seed=seed)
     prepare.require_functions(progress, watch, callbacks)
     if steps is None and not isinstance(agent, Run):
         raise RiskpathError("give steps=…, the environment steps for each lane")

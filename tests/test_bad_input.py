@@ -1,0 +1,159 @@
+"""What users are likely to get wrong: each mistake is one line that names the value and what is accepted."""
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import jaxtyping
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import riskpath as rp
+from tests.test_host import NUMBERED, VECTORS, Echo
+
+IQN = rp.IQN(**NUMBERED)
+
+
+@pytest.fixture(scope="module")
+def run() -> rp.Run:
+    jaxtyping.config.update("jaxtyping_disable", True)  # the fixture `unchecked` is for one test only
+    trained = rp.train(IQN, "ThreeState", steps=50)
+    jaxtyping.config.update("jaxtyping_disable", False)
+    return trained
+
+
+def train(agent: Any = IQN, env: Any = "ThreeState", **options: Any) -> Callable[[rp.Run], Any]:
+    return lambda run: rp.train(agent, env, **{"steps": 50, **options})
+
+
+def odd(**methods: Any) -> Any:
+    """An environment with some methods of its own."""
+    return type("Odd", (Echo,), methods)
+
+
+def starts_with(obs: Any, info: Any = None) -> Any:
+    return lambda self, *, seed=None, options=None: (obs, info or {})
+
+
+def steps_with(*told: Any) -> Any:
+    return lambda self, action: told
+
+
+ZEROS = np.zeros(3, np.float32)
+ROW = SyncVectorEnv([Echo], autoreset_mode=AutoresetMode.SAME_STEP)
+
+WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
+    # What is trained.
+    "class of agent": (train(rp.IQN), r"give an agent, not its class: IQN\(…\)"),
+    "name of agent": (train("iqn"), "cannot train a str; give an agent, several of them, or a run"),
+    "no agent": (train(None), "cannot train a NoneType"),
+    "no agents": (train([]), "give at least one agent"),
+    "agents and others": (train([IQN, "iqn"]), "cannot train a str"),
+    # Where.
+    "no environment": (lambda run: rp.train(IQN, steps=50), "cannot train on a NoneType; give a name"),
+    "class of environment": (train(env=rp.RiskyGrid), r"give an environment, not its class: RiskyGrid\(…\)"),
+    "misspelt name": (train(env="RiskGrid"), r"unknown environment 'RiskGrid' \(did you mean RiskyGrid\?\)"),
+    "id without version": (train(env="CartPole"), "or give a Gymnasium id, for example CartPole-v1"),
+    "misspelt id": (train(env="CartPol-v1"), "unknown environment 'CartPol-v1': .*Did you mean: `CartPole`"),
+    "unknown module": (train(env="nowhere:CartPole-v1"), "cannot make the environment: .*No module named 'nowhere'"),
+    "too few environments": (train([IQN] * 2, ["ThreeState"]), "got 2 agents and 1 environments; they must match"),
+    "no environments": (train(env=[]), "got 1 agents and 0 environments"),
+    "several rows": (train([IQN] * 2, [ROW, ROW]), "give one vector environment for all settings"),
+    "vectors in a finite problem": (train(rp.IQTD3(**VECTORS)), "IQTD3 acts with vectors"),
+    "numbers where vectors belong": (train(env="Pendulum-v1"), "IQN chooses among numbered actions"),
+    "an environment for a run": (lambda run: rp.train(run, "ThreeState", steps=50), "give no environment"),
+    # For how long, and what is done meanwhile.
+    "no steps": (train(steps=None), "give steps=…, the environment steps for each lane"),
+    "float steps": (train(steps=1e5), r"steps must be a whole number, got 100000\.0"),
+    "text steps": (train(steps="50"), "steps must be a whole number, got '50'"),
+    "envs": (train(envs=0), "envs must be at least 1, got 0"),
+    "float seeds": (train(seeds=2.5), r"seeds must be a whole number, got 2\.5"),
+    "float seed": (train(seed=0.5), r"seed must be a whole number, got 0\.5"),
+    "evaluate_every 0": (train(evaluate_every=0), "evaluate_every must be at least 1, got 0"),
+    "evaluate_every -5": (train(evaluate_every=-5), "evaluate_every must be at least 1, got -5"),
+    "progress": (train(progress="yes"), "progress must be True, False or a function, got 'yes'"),
+    "one callback": (train(callbacks=print), "callbacks must be a list of functions, got a builtin"),
+    "callback": (train(callbacks=[3]), "a callback must be a function, got 3"),
+    "watch": (train(evaluate_every=10, watch="values"), "watch must be a function, got 'values'"),
+    "what watch returns": (train(evaluate_every=10, watch=lambda run: 1.0), "watch must return a dictionary, got a fl"),
+    "checkpoint": (train(checkpoint=True), "checkpoint must be a folder or a Checkpointer, got True"),
+    "checkpoint is a file": (train(checkpoint=__file__), "it is a file, and a run is saved as a folder"),
+    # What is asked of a run.
+    "episodes": (lambda run: run.evaluate(-1), "episodes must be at least 1, got -1"),
+    "float episodes": (lambda run: run.evaluate(1e3), r"episodes must be a whole number, got 1000\.0"),  # pyright: ignore[reportArgumentType]
+    "limit": (lambda run: run.evaluate(5, limit=0), "limit must be at least 1, got 0"),
+    "other shape": (
+        lambda run: run.evaluate(5, env="CartPole-v1"),
+        r"another shape of obs.*: \(4,\), not \(\)",
+    ),
+    "other actions": (lambda run: run.evaluate(5, env=lambda: Echo(spaces.Discrete(3))), "another number of actions"),
+    "other kind": (lambda run: run.evaluate(5, env=3), "cannot train on a int"),
+    "seed of policy": (lambda run: run.policy(seed=99), "there are 1 seeds and 1 settings, got 99, 0"),
+    "float seed of policy": (lambda run: run.policy(0.0), r"seed must be a whole number, got 0\.0"),  # pyright: ignore[reportArgumentType]
+    "setting of law": (lambda run: run.law(setting=-1), "there are 1 seeds and 1 settings, got 0, -1"),
+    "discount of law": (lambda run: run.law(discount=1.5), r"discount must be in \(0, 1\], got 1\.5"),
+    "nowhere": (lambda run: rp.load("nowhere"), "there is no saved run at nowhere"),
+    # Environments of their own.
+    "old step": (train(env=odd(step=steps_with(ZEROS, 1.0, False, {}))), "in step: ValueError: .*expected 5, got 4"),
+    "old reset": (train(env=odd(reset=lambda self: ZEROS)), "failed in reset: TypeError: .*'seed'"),
+    "reset without info": (
+        train(env=odd(reset=lambda self, *, seed=None, options=None: ZEROS)),
+        "reset must return an observation and a dictionary, got a ndarray",
+    ),
+    "reset fails": (train(env=odd(reset=lambda self, **_: 1 / 0)), "failed in reset: ZeroDivisionError"),
+    "no spaces": (train(env=type("Bare", (gymnasium.Env,), {})), "cannot make the environment: AttributeError"),
+    "observation": (
+        train(env=odd(reset=starts_with(np.ones(4)))),
+        r"has shape \(4,\); the observation space says",
+    ),
+    "later observation": (
+        train(env=odd(step=steps_with(np.ones(4), 1.0, False, False, {}))),
+        "the environment failed in step: ValueError",
+    ),
+    "NaN observation": (
+        train(env=odd(step=steps_with(ZEROS * np.nan, 1.0, False, False, {}))),
+        "an observation of the environment is not a finite number",
+    ),
+    "NaN last observation": (
+        train(env=odd(step=steps_with(ZEROS * np.nan, 1.0, True, False, {}))),
+        "an observation of the environment is not a finite number",
+    ),
+    "unknown state": (
+        train(env=lambda: odd(reset=starts_with(7))(spaces.Discrete(3))),
+        "an observation is outside of its space, which has 3 states",
+    ),
+    "NaN reward": (
+        train(env=odd(step=steps_with(ZEROS, np.nan, False, False, {}))),
+        "a reward was not a finite number between steps 0 and 40",
+    ),
+    "mask": (
+        train(env=odd(reset=starts_with(ZEROS, {"action_mask": np.ones(5)}))),
+        r"an action mask has shape \(5,\); there are 3 actions",
+    ),
+    # Measures.
+    "level in words": (lambda run: rp.risk("cvar 0.25"), "unknown risk measure 'cvar 0.25'; use mean, cvar:LEVEL"),
+    "level as a call": (lambda run: rp.risk("CVaR(0.25)"), r"unknown risk measure 'CVaR\(0.25\)'"),
+    "no level": (lambda run: rp.risk("cvar:"), "cannot read the number '' in risk measure 'cvar:'"),
+    "per cent": (lambda run: rp.risk("cvar:25%"), "cannot read the number '25%'"),
+    "NaN level": (lambda run: rp.risk("cvar:nan"), r"CVaR level must be in \(0, 1\], got nan"),
+    "sum without shares": (lambda run: rp.risk("mean+cvar:0.1"), r"unknown risk measure 'mean\+cvar:0.1'"),
+    "shares": (lambda run: rp.risk("0.7*mean+0.7*cvar:0.1"), "sum to 1, got 0.7, 0.7"),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_a_mistake_is_one_line(mistake, run, unchecked):
+    call, message = WRONG[mistake]
+    with pytest.raises(rp.RiskpathError, match=message) as refused:
+        call(run)
+    assert "\n" not in str(refused.value)
+
+
+def test_without_a_finite_problem_returns_are_known_for_one_discount_only(unchecked):
+    run = rp.train(IQN, Echo, steps=50)
+    with pytest.raises(rp.RiskpathError, match=r"only 1 and the agents' own discount are known of episodes, not 0\.5"):
+        run.values(0.5)
+    with pytest.raises(rp.RiskpathError, match="an exact law needs a finite problem"):
+        run.law()
