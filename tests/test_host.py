@@ -325,6 +325,16 @@ def test_an_error_in_the_middle_of_training_leaves_what_was_learned(env, tmp_pat
     assert (np.asarray(run.lanes.time) == 20 % 5).all()
 
 
+def test_a_save_that_fails_leaves_what_was_learned(tmp_path, monkeypatch, unchecked):
+    def full(run, path):
+        raise rp.RiskpathError("cannot save: no space left")
+
+    monkeypatch.setattr("riskpath.saving.save", full)
+    with pytest.raises(rp.TrainingStopped, match="no space left") as stop:
+        rp.train(rp.IQN(rp.Mean(), **NUMBERED), Echo, steps=60, checkpoint=tmp_path / "run")
+    assert stop.value.run.steps == 60
+
+
 def test_whatever_a_callback_raises_ctrl_c_is_heard_as_before(unchecked):
     before = signal.getsignal(signal.SIGINT)
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -181,7 +181,7 @@ def train(
 
     Settings are agents (and environments) that differ in numbers only: hyperparameters, risk levels, rewards,
     probabilities. A `Run` in place of an agent is trained further. Interrupted with Ctrl-C, it returns what was
-    trained so far.
+    trained so far; where something fails, that is the `run` of a `TrainingStopped`.
 
     Args:
         agent: An agent, several settings of one, or a run to continue.
@@ -219,7 +219,7 @@ def train(
     try:
         ahead = (run.spec, max(0, goal - run.steps), rounds)
         chunks: Any = host.advance(run.lanes, run.row, *ahead) if run.row else loop.advance(run.lanes, *ahead)
-        with contextlib.closing(chunks):  # whatever happens: the host's hears Ctrl-C while it is open
+        with _keeping(run), contextlib.closing(chunks):  # the host's hears Ctrl-C as long as it is open
             for lanes, metrics in chunks:
                 _require_finite(run, lanes, metrics)
                 due, run.lanes = plan.due(run.steps, int(lanes.steps)), lanes
@@ -236,16 +236,24 @@ def train(
                     callback(run, numbers)
     except KeyboardInterrupt:
         pass
-    except TrainingStopped:
-        raise
-    except RiskpathError as error:  # of an environment, or of what was to be done after a chunk
-        raise TrainingStopped(str(error), run) from error
     finally:
         if isinstance(show, TrainingBar):
             show.close()
         if keeper:
-            keeper.now(run)
+            with _keeping(run):
+                keeper.now(run)
     return run
+
+
+@contextlib.contextmanager
+def _keeping(run: Run) -> Iterator[None]:
+    """An environment fails, or a disk is full: what was learned before is not lost."""
+    try:
+        yield
+    except TrainingStopped:
+        raise
+    except RiskpathError as error:
+        raise TrainingStopped(str(error), run) from error
 
 
 def _require_finite(run: Run, lanes: loop.Lanes, metrics: dict[str, Any]) -> None:
