@@ -6,6 +6,7 @@ and learning are the functions of the fused loop, compiled one by one; with the 
 """
 
 import abc
+import functools
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -119,42 +120,76 @@ def _fresh_memories(lanes: Lanes, spec: EnvSpec, each: int) -> Any:
 
 def _by_lane(x: Any, lanes: Lanes) -> Array:
     """[K, …] as [L, K/L, …]."""
-    count = lanes.time.shape[0]
-    return jnp.asarray(np.asarray(x).reshape(count, len(x) // count, *x.shape[1:]))
+    return jnp.asarray(_rows(x, lanes.time.shape[0]))
 
 
-# The state is handed over and replaced: without donation each call would copy the replay. What comes first is not.
-@eqx.filter_jit(donate="all-except-first")
-def _choose(warm: Any, lanes: Lanes) -> tuple[Lanes, Choice]:
-    return loop.choose(lanes, warm)
+def _rows(x: Any, count: int) -> np.ndarray:
+    return np.asarray(x).reshape(count, len(x) // count, *x.shape[1:])
 
 
-@eqx.filter_jit(donate="all-except-first")
-def _settle(told: tuple[EnvSpec, Choice, Outcome, Any, Any], lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
+class Fixed:
+    """All of lanes that are no arrays: programs are compiled for it.
+
+    Taking lanes apart and hashing this takes longer than a small network's step, so both are done once for many steps.
+    """
+
+    def __init__(self, lanes: Lanes):
+        leaves, structure = jax.tree.flatten(lanes)
+        self._known = (structure, tuple(None if eqx.is_array(leaf) else leaf for leaf in leaves))
+        self._hash = hash(self._known)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Fixed) and self._known == other._known)
+
+    @staticmethod
+    def arrays(lanes: Lanes) -> list[Array]:
+        """The rest of them."""
+        return [leaf for leaf in jax.tree.leaves(lanes) if eqx.is_array(leaf)]
+
+    def lanes(self, arrays: Sequence[Array]) -> Lanes:
+        """Both together."""
+        structure, leaves = self._known
+        left = iter(arrays)
+        return jax.tree.unflatten(structure, [next(left) if leaf is None else leaf for leaf in leaves])
+
+
+# The state is handed over and replaced: without donation each call would copy the replay.
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
+def _choose(fixed: Fixed, arrays: list[Array], warm: Any) -> tuple[list[Array], Choice]:
+    lanes, choice = loop.choose(fixed.lanes(arrays), warm)
+    return Fixed.arrays(lanes), choice
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
+def _settle(
+    fixed: Fixed, spec: EnvSpec, arrays: list[Array], choice: Choice, seen: Any, times: Any, renew: Any
+) -> tuple[list[Array], dict[str, Array]]:
     """Records a step, learns `times` times (none or once), and renews the target networks if it is time.
 
     The updates are in a loop whose length the compiler is not told: in a loop, as in the fused program, sums are
     rounded the same way; one of known length would be dissolved. So one program does for every step.
     """
-    spec, choice, outcome, times, renew = told
-    arrays, fixed = eqx.partition(loop.record(lanes, spec, choice, outcome), eqx.is_array)
-    learn = lambda arrays: loop.learn(eqx.combine(arrays, fixed), spec)  # noqa: E731
+    arrays = Fixed.arrays(loop.record(fixed.lanes(arrays), spec, choice, Outcome(*seen)))
+    learn = lambda arrays: loop.learn(fixed.lanes(arrays), spec)  # noqa: E731
     blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), eqx.filter_eval_shape(learn, arrays)[1])
 
     def body(_: Any, carry: Any) -> Any:
         lanes, metrics = learn(carry[0])
-        return eqx.filter(lanes, eqx.is_array), metrics
+        return Fixed.arrays(lanes), metrics
 
     arrays, metrics = jax.lax.fori_loop(jnp.zeros_like(times), times, body, (arrays, blank))
-    lanes = eqx.combine(arrays, fixed)
+    lanes = fixed.lanes(arrays)
     old, still = eqx.partition(lanes.critic, eqx.is_array)
     critic = jax.lax.cond(renew, lambda: eqx.filter(loop.renewed(lanes), eqx.is_array), lambda: old)
-    return eqx.tree_at(lambda s: s.critic, lanes, eqx.combine(critic, still)), metrics
+    return Fixed.arrays(eqx.tree_at(lambda s: s.critic, lanes, eqx.combine(critic, still))), metrics
 
 
-def _own(tree: Any) -> Any:
-    """A copy that shares no array with anything: parts of a fresh state are one and the same."""
-    return jax.tree.map(lambda x: jnp.array(x, copy=True) if eqx.is_array(x) else x, tree)
+def _own(arrays: Sequence[Array]) -> list[Array]:
+    """Copies that share nothing with anything: parts of a fresh state are one and the same."""
+    return [jnp.array(x, copy=True) for x in arrays]
 
 
 def advance(lanes: Lanes, worlds: Worlds, spec: EnvSpec, steps: int, rounds: int) -> Iterator[tuple[Lanes, Any]]:
@@ -162,39 +197,39 @@ def advance(lanes: Lanes, worlds: Worlds, spec: EnvSpec, steps: int, rounds: int
 
     Ctrl-C is heard between two iterations only: in the middle of one the old state is gone and the new not there yet.
     """
-    lanes = _own(lanes)
-    envs, taken = lanes.time.shape[1], int(lanes.steps)
-    goal, each = taken + steps, loop.steps_per_round(lanes.agent, lanes.time.shape[1])
-    moves, length = loop.moves_and_updates(lanes.agent, envs)[0], loop.iterations_per_round(lanes.agent, envs)
+    fixed, arrays = Fixed(lanes), _own(Fixed.arrays(lanes))
+    (count, envs), taken, agent = lanes.time.shape, int(lanes.steps), lanes.agent
+    goal, each = taken + steps, loop.steps_per_round(agent, envs)
+    moves, length = loop.moves_and_updates(agent, envs)[0], loop.iterations_per_round(agent, envs)
 
-    def move(lanes: Lanes, warm: bool, learn: bool, renew: bool) -> tuple[Lanes, dict[str, Array]]:
-        lanes, choice = _choose(np.bool_(warm), lanes)
+    def move(arrays: list[Array], warm: bool, learn: bool, renew: bool) -> tuple[list[Array], dict[str, Array]]:
+        arrays, choice = _choose(fixed, arrays, np.bool_(warm))
         action = np.asarray(choice.action)
         worlds.steps += envs
         seen = worlds.step(action.reshape(-1, *action.shape[2:]), choice.env_keys, choice.reset_keys)
-        outcome = Outcome(*(_by_lane(x, lanes) for x in seen))
-        return _settle((spec, choice, outcome, np.int32(learn), np.bool_(renew)), lanes)
+        told = tuple(_rows(x, count) for x in seen)
+        return _settle(fixed, spec, arrays, choice, told, np.int32(learn), np.bool_(renew))
 
     with patient() as stop:
-        warm = min(steps, max(0, lanes.agent.training.start_steps - taken))
+        warm = min(steps, max(0, agent.training.start_steps - taken))
         for _ in range(-(-warm // envs)):
-            lanes, _ = move(lanes, warm=True, learn=False, renew=False)
+            arrays, _ = move(arrays, warm=True, learn=False, renew=False)
             taken += envs
             if stop.is_set():
                 break
         if warm:
-            yield _own(lanes), {}
+            yield fixed.lanes(_own(arrays)), {}
         while taken < goal and not stop.is_set():
             metrics = []
             for i in range(min(rounds, max(1, -(-(goal - taken) // each))) * length):
                 for _ in range(moves - 1):
-                    lanes, _ = move(lanes, warm=False, learn=False, renew=False)
-                lanes, said = move(lanes, warm=False, learn=True, renew=(i + 1) % length == 0)
+                    arrays, _ = move(arrays, warm=False, learn=False, renew=False)
+                arrays, said = move(arrays, warm=False, learn=True, renew=(i + 1) % length == 0)
                 taken += moves * envs
                 metrics.append(said)
                 if stop.is_set():
                     break
-            yield _own(lanes), jax.tree.map(lambda *x: np.mean(np.stack(x), axis=0), *metrics)
+            yield fixed.lanes(_own(arrays)), jax.tree.map(lambda *x: np.mean(np.stack(x), axis=0), *metrics)
     if stop.is_set():
         raise KeyboardInterrupt
 
