@@ -1,7 +1,9 @@
 """Every Python block of the README and the docs runs, in order, as one program per page; links lead somewhere."""
 
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,13 +11,41 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_code_blocks_run(page, unchecked):
+@pytest.fixture
+def wandb(monkeypatch) -> list[tuple[int, dict[str, float]]]:
+    """Stands in for Weights & Biases: what was logged, by step."""
+    logged = []
+    stand_in = SimpleNamespace(init=lambda project: None, log=lambda numbers, step: logged.append((step, numbers)))
+    monkeypatch.setitem(sys.modules, "wandb", stand_in)
+    return logged
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_code_blocks_run(page, unchecked, wandb):
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     exec(compile("\n".join(blocks), str(page), "exec"), {"__name__": page.stem})
+    if page.name == "training.md":
+        assert [step for step, _ in wandb] == sorted({step for step, _ in wandb})
+        assert {"loss/0", "estimate/5", "values/5", "step/0"} <= set().union(*(numbers for _, numbers in wandb))
+        assert all(isinstance(one, int | float) for _, numbers in wandb for one in numbers.values())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", page.read_text()):
+        found = page.parent / target if target else page
+        assert found.exists(), target
+        if anchor:
+            assert anchor in anchors(found), f"{target}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page are called in links to them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs" / "README.md").read_text()
+    for page in PAGES[2:]:
+        assert page.name == "README.md" or f"]({page.name})" in index, page
