@@ -32,6 +32,7 @@ from jaxtyping import Array, Float, Real
 
 from riskpath.errors import RiskpathError
 from riskpath.monotone import as_float, inverse, namespace, on_interior
+from riskpath.sorting import ascending
 
 Level: TypeAlias = float | Array
 Tau: TypeAlias = float | Float[np.ndarray, "*N"] | Float[Array, "*N"]
@@ -91,7 +92,7 @@ class RiskMeasure(eqx.Module):
         _check_sample(x, p)
         # F at every atom, ending at exactly one: h may be infinitely steep there.
         if p is None:
-            x = xp.sort(x, stable=False)  # equal ones are equal
+            x = np.sort(x) if xp is np else ascending(x)
             cdf = xp.arange(1, x.size + 1, dtype=x.dtype) / x.size
         else:
             order = xp.argsort(x)

@@ -40,8 +40,6 @@ from riskpath.losses import midpoints, quantile_huber
 from riskpath.risk import Mean, RiskMeasure
 from riskpath.types import EnvSpec, Key, Percept, Window, power, stop_gradient
 
-CONVOLVED_TAUS = 16
-
 
 class Past(eqx.Module):
     """The memory of an episode: its latest states and the actions before them."""
@@ -71,6 +69,8 @@ class TQL(Agent):
     """γ."""
     critic: Literal["joint", "trajectory", "convolved"] = eqx.field(static=True, default="joint")
     """Which critics: the paper's, or one of the two that avoid its bias."""
+    convolved_taus: int = eqx.field(static=True, default=16)
+    """"convolved": how many quantiles of past and future are added up, in all pairs."""
     network: Network = Network()
     """Sizes."""
     training: Training = Training()
@@ -131,7 +131,7 @@ class TQL(Agent):
     ) -> Float[Array, "K A"]:
         """Atoms of H(h) + γᵗ Z_ψ(s, ·), all pairs of a few quantiles of both."""
         assert critics.markov is not None
-        head, coarse = critics.history.head, midpoints(CONVOLVED_TAUS)
+        head, coarse = critics.history.head, midpoints(self.convolved_taus)
         past = jnp.where(time > 0, head(features, head.embed(coarse))[:, 0], 0.0)
         future = power(self.discount, time) * critics.markov.quantiles(obs, coarse)
         return (past[:, None, None] + future[None, :, :]).reshape(-1, future.shape[-1])

@@ -40,7 +40,6 @@ from riskpath.losses import midpoints, quantile_huber, stratified
 from riskpath.risk import Mean, RiskMeasure
 from riskpath.types import EnvSpec, Key, Percept, Window, power
 
-CONVOLVED_TAUS = 16
 NO_ACTION = ()
 """The past does not depend on the action to come."""
 
@@ -85,6 +84,8 @@ class TQLContinuous(Agent):
     """γ."""
     critic: Literal["joint", "trajectory", "convolved"] = eqx.field(static=True, default="convolved")
     """How the law of the whole return is learned; "joint" is the paper's."""
+    convolved_taus: int = eqx.field(static=True, default=16)
+    """"convolved": how many quantiles of past and future are added up, in all pairs."""
     time_input: bool = eqx.field(static=True, default=True)
     """Do the networks see t? A window alone does not tell it, nor R_{0:t}."""
     network: Network = Network(hidden=(128, 128), window=10)
@@ -187,7 +188,7 @@ class TQLContinuous(Agent):
             first, second = (z.quantiles(x, action, midpoints(self.training.act_taus)) for z in critics.whole)
             return 0.5 * (first + second)
         assert critics.markov is not None
-        levels = midpoints(CONVOLVED_TAUS)
+        levels = midpoints(self.convolved_taus)
         past = jax.lax.stop_gradient(critics.past.quantiles(x, jnp.array(NO_ACTION), levels))
         past = jnp.where(time > 0, (past - jnp.mean(past)) / power(self.discount, time), 0.0)
         first, second = (z.quantiles(state, action, levels) for z in critics.markov)
