@@ -48,13 +48,15 @@ class Task:
 ACTOR_CRITIC = {"batch_size": 64, "online_taus": 16, "target_taus": 16, "act_taus": 16}
 TASKS = {
     "CartPole-v1": Task(40_000, goal=475.0, training={"lr_steps": 30_000.0}),
-    "Acrobot-v1": Task(60_000, envs=2, training={"update_every": 2, "lr_steps": 30_000.0, "epsilon_start": 1.0}),
+    "Acrobot-v1": Task(
+        80_000, envs=2, training={"update_every": 2, "lr": 5e-4, "lr_steps": 40_000.0, "epsilon_start": 1.0}
+    ),
     "FrozenLake-v1": Task(
         60_000,
         envs=2,
         training={"update_every": 2, "reward_scale": 1.0, "kappa": 0.05, "epsilon_start": 1.0, "lr_steps": 30_000.0},
     ),
-    "Taxi-v3": Task(
+    "Taxi-v4": Task(
         80_000,
         envs=2,
         network={"hidden": (128,)},
@@ -75,24 +77,24 @@ TASKS = {
         },
     ),
     "LunarLander-v3": Task(
-        240_000,
-        envs=8,
+        120_000,
+        envs=4,
         goal=200.0,
-        network={"hidden": (64, 64)},
+        network={"hidden": (128, 128)},
         training={
-            "update_every": 8,
+            "update_every": 2,
             "batch_size": 64,
             "online_taus": 16,
             "target_taus": 16,
             "act_taus": 32,
             "capacity": 100_000,
-            "start_steps": 4_000,
-            "lr": 1e-3,
-            "lr_steps": 30_000.0,
-            "target_period": 200,
+            "start_steps": 2_000,
+            "lr": 6e-4,
+            "lr_steps": 60_000.0,
+            "target_period": 250,
             "epsilon_start": 1.0,
-            "epsilon_end": 0.02,
-            "epsilon_steps": 8_000.0,
+            "epsilon_end": 0.05,
+            "epsilon_steps": 15_000.0,
         },
     ),
     "Pendulum-v1": Task(
@@ -301,7 +303,8 @@ def main() -> None:
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.job:
-        work(*options.job, options.seeds, options.share, options.file)
+        env, agent, measure = options.job
+        work(env, agent, measure, options.seeds, options.share, options.file)
         return
     if not options.draw:
         run_all([job for job in jobs() if options.only in " ".join(job)], options)

@@ -132,7 +132,37 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
         train(env=odd(reset=starts_with(ZEROS, {"action_mask": np.ones(5)}))),
         r"an action mask has shape \(5,\); there are 3 actions",
     ),
+    # What is asked of a policy.
+    "state": (lambda run: run.policy()("s9"), "the problem has no state 's9'; it has 's0'"),
+    "action": (lambda run: run.policy().took(run.policy()("s0")[1], "fly"), "the problem has no action 'fly'; it has"),
+    "no folder": (lambda run: rp.load(3), "a run is loaded from a folder, got 3"),  # pyright: ignore[reportArgumentType]
+    # Hyperparameters.
+    "measure in words": (
+        lambda run: rp.IQN("cvar:0.25"),  # pyright: ignore[reportArgumentType]
+        "risk must be a measure, for example rp.risk",
+    ),
+    "discount 0": (lambda run: rp.IQN(discount=0.0), "discount must be more than 0; got 0"),
+    "discount 1.1": (lambda run: rp.TQL(discount=1.1), "discount must be from 0 to 1; got 1.1"),
+    "discount in words": (lambda run: rp.TQL(discount="0.9"), "discount must be a number, got '0.9'"),  # pyright: ignore[reportArgumentType]
+    "training of another kind": (
+        lambda run: rp.IQN(training=rp.ActorCriticTraining()),  # pyright: ignore[reportArgumentType]
+        "training of IQN must be a Training, got a ActorCriticTraining",
+    ),
+    "network of another kind": (lambda run: rp.IQN(network=64), "network of IQN must be a Network, got a int"),  # pyright: ignore[reportArgumentType]
+    "width": (lambda run: rp.Network(hidden=64), r"hidden must be a tuple of whole numbers, for example \(64,\)"),  # pyright: ignore[reportArgumentType]
+    "no width": (lambda run: rp.Network(hidden=()), "a network needs at least one hidden layer"),
+    "window": (lambda run: rp.Network(window=0), "window must be a whole number, at least 1; got 0"),
+    "head": (lambda run: rp.Network(head="shallow"), "head must be late or deep or table, got 'shallow'"),  # pyright: ignore[reportArgumentType]
+    "batch": (lambda run: rp.Training(batch_size=0), "batch_size must be a whole number, at least 1; got 0"),
+    "float batch": (lambda run: rp.Training(batch_size=32.0), "batch_size must be a whole number"),  # pyright: ignore[reportArgumentType]
+    "step size": (lambda run: rp.Training(lr=-1e-3), "lr must be more than 0; got -0.001"),
+    "epsilon": (lambda run: rp.Training(epsilon_start=1.5), "epsilon_start must be from 0 to 1; got 1.5"),
+    "kappa": (lambda run: rp.Training(kappa=0.0), "kappa must be more than 0; got 0"),
+    "quiet": (lambda run: rp.ActorCriticTraining(quiet=-0.1), "quiet must be from 0 to 1; got -0.1"),
+    "delay": (lambda run: rp.ActorCriticTraining(delay=0), "delay must be a whole number, at least 1; got 0"),
+    "critic": (lambda run: rp.TQL(critic="both"), "critic must be joint, trajectory or convolved, got 'both'"),  # pyright: ignore[reportArgumentType]
     # Measures.
+    "a number": (lambda run: rp.risk(0.25), "a risk measure is read from text such as 'cvar:0.25', got 0.25"),  # pyright: ignore[reportArgumentType]
     "level in words": (lambda run: rp.risk("cvar 0.25"), "unknown risk measure 'cvar 0.25'; use mean, cvar:LEVEL"),
     "level as a call": (lambda run: rp.risk("CVaR(0.25)"), r"unknown risk measure 'CVaR\(0.25\)'"),
     "no level": (lambda run: rp.risk("cvar:"), "cannot read the number '' in risk measure 'cvar:'"),

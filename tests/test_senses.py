@@ -1,5 +1,7 @@
 """What turns observations into vectors: statistics, convolutions, and that both are trained, used and kept."""
 
+from typing import Any
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -152,8 +154,8 @@ def test_every_agent_can_normalise_and_see_images(agent, unchecked):
             return self.observation_space.sample(), 1.0, bool(self.np_random.random() < 0.2), False, {}
 
     network = rp.Network(hidden=(8,), memory=4, window=3, normalise=True)
-    few = {"batch_size": 8, "online_taus": 4, "target_taus": 4, "act_taus": 4, "capacity": 200, "start_steps": 40}
-    kind = rp.Training if agent is rp.TQL else rp.ActorCriticTraining
+    few: Any = {"batch_size": 8, "online_taus": 4, "target_taus": 4, "act_taus": 4, "capacity": 200, "start_steps": 40}
+    kind: Any = rp.Training if agent is rp.TQL else rp.ActorCriticTraining
     training = kind(**few, update_every=4, target_period=5)
     run = rp.train(agent(network=network, training=training), Picture, steps=120)
     assert np.isfinite(run.estimates()).all()

@@ -15,6 +15,7 @@ from riskpath.envs.base import action_numbers, state_numbers
 from riskpath.history import History, Numbers
 from riskpath.learned import LearnedPolicy
 from riskpath.prepare import as_environment
+from riskpath.senses import Senses
 from riskpath.types import EnvSpec, Step, Window
 
 NUMBERED = EnvSpec(3, (), num_states=5, max_steps=6)
@@ -32,7 +33,7 @@ def tokens(spec: EnvSpec, length: int, seed: int = 0) -> tuple[jax.Array, jax.Ar
 @pytest.mark.parametrize(("spec", "length"), [(NUMBERED, 4), (NUMBERED, 20), (VECTORS, 4)])  # 20: as a loop
 @pytest.mark.parametrize("kind", ["gru", "lstm", "transformer"])
 def test_features_of_a_history(kind, spec, length):
-    history = eqx.filter_jit(History(kind, spec, 8, key=jax.random.key(0)))
+    history = eqx.filter_jit(History(kind, Senses(spec, False, None, key=jax.random.key(0)), 8, key=jax.random.key(0)))
     obs, before = tokens(spec, length)
     valid = jnp.ones(length, bool)
     features = np.asarray(history(obs, before, valid))

@@ -11,6 +11,7 @@ import numpy as np
 
 from riskpath.agents.base import Agent
 from riskpath.envs.base import Environment, FiniteEnvironment, action_numbers, state_numbers
+from riskpath.errors import RiskpathError
 from riskpath.losses import midpoints
 from riskpath.mdp.model import FiniteMDP
 from riskpath.types import Percept
@@ -37,6 +38,8 @@ class LearnedPolicy:
     def took(self, memory: Any, action: Any) -> Any:
         """The memory if another action was taken than the one this policy chose."""
         problem = self.world.problem if isinstance(self.world, FiniteEnvironment) else None
+        if problem and action not in _names(problem)[1]:
+            raise RiskpathError(f"the problem has no action {action!r}; it has {_few(_names(problem)[1])}")
         number = _names(problem)[1].index(action) if problem else action
         kind = jnp.float32 if self.world.spec.action_size else jnp.int32
         return self.agent.took(memory, jnp.asarray(number, kind))
@@ -70,7 +73,14 @@ class LearnedPolicy:
             return state, np.ones(self.world.spec.num_actions, bool), []
         assert self.world.problem is not None
         number, names = _names(self.world.problem)
+        if state not in number:
+            raise RiskpathError(f"the problem has no state {state!r}; it has {_few(number)}")
         return np.int32(number[state]), np.asarray(self.world.tables.available[number[state]]), names
+
+
+def _few(names: Any) -> str:
+    """The first of them."""
+    return ", ".join(repr(name) for name in list(names)[:6]) + (", …" if len(names) > 6 else "")
 
 
 @eqx.filter_jit

@@ -129,6 +129,8 @@ def risk(text: str | RiskMeasure) -> RiskMeasure:
     """
     if isinstance(text, RiskMeasure):
         return text
+    if not isinstance(text, str):
+        raise RiskpathError(f"a risk measure is read from text such as 'cvar:0.25', got {text!r}")
     parts = text.replace(" ", "").split("+") if "*" in text else [text.strip()]
     if "*" not in text:
         return _one_risk(parts[0], text)

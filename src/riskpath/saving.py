@@ -287,8 +287,10 @@ def _free(path: str | Path) -> Path:
     return place
 
 
-def _found(path: str | Path) -> Path:
+def _found(path: Any) -> Path:
     """The folder to load from: the last save, which was moved aside if the next one was interrupted at its very end."""
+    if not isinstance(path, str | os.PathLike):
+        raise RiskpathError(f"a run is loaded from a folder, got {path!r}")
     place = Path(path).resolve()
     if place.is_file():
         raise RiskpathError(f"{path} is a file; a saved run is a folder")

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
+from riskpath.agents.checks import require_positive, require_share, require_whole, require_widths
 from riskpath.errors import RiskpathError
 from riskpath.history import HistoryKind
 from riskpath.losses import midpoints, stratified
@@ -49,10 +50,21 @@ class Network(eqx.Module):
                 raise RiskpathError(f"{field} must be {' or '.join(get_args(kinds))}, got {getattr(self, field)!r}")
         if not self.hidden:
             raise RiskpathError("a network needs at least one hidden layer, for example hidden=(64,)")
+        require_widths("hidden", self.hidden)
+        require_widths("channels", self.channels or ())
+        require_whole(self, 1, "memory", *(() if self.window is None else ("window",)))
 
     def senses(self, spec: EnvSpec, *, key: Key) -> Senses:
         """What turns observations into vectors."""
         return Senses(spec, self.normalise, self.channels, key=key)
+
+
+def check_counts(training: Any) -> None:
+    """What all ways of training count."""
+    levels = ("online_taus", "target_taus", "act_taus")
+    require_whole(training, 1, "batch_size", *levels, "update_every", "target_period")
+    require_whole(training, 2, "capacity")
+    require_whole(training, 0, "start_steps")
 
 
 class Training(eqx.Module):
@@ -90,6 +102,11 @@ class Training(eqx.Module):
     """Share of random actions later on."""
     epsilon_steps: float | Array = 10_000.0
     """Updates over which it falls from the one to the other, linearly."""
+
+    def __check_init__(self):
+        check_counts(self)
+        require_positive(self, "lr", "lr_end", "lr_steps", "kappa", "reward_scale", "epsilon_steps")
+        require_share(self, "epsilon_start", "epsilon_end")
 
     @property
     def samples(self) -> int:
@@ -139,6 +156,17 @@ class Agent(eqx.Module):
     """Sizes."""
     training: eqx.AbstractVar[Any]
     """How to train: `Training`, or `ActorCriticTraining`."""
+
+    def __check_init__(self):
+        if not isinstance(self.risk, RiskMeasure):
+            raise RiskpathError(f"risk must be a measure, for example rp.risk('cvar:0.25'); got {self.risk!r}")
+        require_positive(self, "discount")
+        require_share(self, "discount")
+        for name in ("network", "training"):
+            usual = type(self).__dataclass_fields__[name].default
+            if isinstance(usual, eqx.Module) and not isinstance(getattr(self, name), type(usual)):
+                wanted, got = type(usual).__name__, type(getattr(self, name)).__name__
+                raise RiskpathError(f"{name} of {type(self).__name__} must be a {wanted}, got a {got}")
 
     @abc.abstractmethod
     def init(self, spec: EnvSpec, *, key: Key) -> CriticState:

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from riskpath.agents.base import CriticState, Network, linear, noticed
+from riskpath.agents.base import CriticState, Network, check_counts, linear, noticed
+from riskpath.agents.checks import require_positive, require_share, require_whole
 from riskpath.nets import Late, Layers
 from riskpath.types import Key
 
@@ -69,6 +70,12 @@ class ActorCriticTraining(eqx.Module):
     """σ of the same."""
     hold: float | Array = 15.0
     """For how many steps a random action is held, on average."""
+
+    def __check_init__(self):
+        check_counts(self)
+        require_whole(self, 1, "delay")
+        require_positive(self, "critic_lr", "actor_lr", "lr_steps", "kappa", "reward_scale", "hold")
+        require_share(self, "lr_end", "soft_update", "quiet", "wandering", "ou_pull")
 
     @property
     def samples(self) -> int:
