@@ -21,7 +21,7 @@ from riskpath.envs.gymnasium import GymnasiumEnv
 from riskpath.envs.gymnax import from_gymnax
 from riskpath.types import EnvSpec
 
-IDS = [f"riskpath/{name}-v0" for name in envs._BY_NAME]
+IDS = [f"riskpath/{name}-v0" for name in envs.BY_NAME]
 DRAWN = ["riskpath/RiskyGrid-v0", "riskpath/ThreeState-v0"]
 RIGHT, DOWN = 0, 1
 

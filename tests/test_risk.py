@@ -554,7 +554,7 @@ def test_the_mean_of_two_measures_is_their_mixture():
 
 
 def test_a_registered_measure_can_be_written_as_text(monkeypatch):
-    monkeypatch.setattr("riskpath.risk_compose._BY_NAME", {"mean": Mean, "cvar": CVaR})
+    monkeypatch.setattr("riskpath.risk_compose.BY_NAME", {"mean": Mean, "cvar": CVaR})
     register_risk("proportional", Proportional)
     register_risk("smooth", lambda: SMOOTH)
     assert risk("proportional:1.5") == Proportional(1.5)

@@ -14,7 +14,7 @@ import tyro
 from rich.console import Console
 
 import riskpath
-from riskpath.envs import _BY_NAME as ENVIRONMENTS
+from riskpath.envs import BY_NAME as ENVIRONMENTS
 from riskpath.envs import make
 from riskpath.errors import RiskpathError
 from riskpath.evaluate import Evaluation
@@ -24,7 +24,7 @@ from riskpath.mdp.solution import Solution
 from riskpath.options import AGENTS, assignments, plain
 from riskpath.prepare import require_counts
 from riskpath.risk import Mean, RiskMeasure
-from riskpath.risk_compose import _BY_NAME as MEASURES
+from riskpath.risk_compose import BY_NAME as MEASURES
 from riskpath.risk_compose import risk as read_risk
 from riskpath.saving import HEADER
 from riskpath.tables import lane_records, lanes_table, solution_table, solve_all, table_of

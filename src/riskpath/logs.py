@@ -6,6 +6,7 @@ made, the `evaluation` that went into the learning curve. Numbers are lists over
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,20 +39,33 @@ class TensorBoard:
         try:
             from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingImports]
         except ImportError:
-            raise RiskpathError("TensorBoard files need tensorboardX: pip install riskpath[tensorboard]") from None
-        self.writer = SummaryWriter(str(folder))
+            raise RiskpathError("TensorBoard files need tensorboardX: pip install tensorboardX") from None
+        self.writer = SummaryWriter(str(folder), flush_secs=5)  # its `flush` does not wait for what is queued
 
     def __call__(self, run: Any, numbers: dict[str, Any]) -> None:
-        """Writes every number."""
-        for key, value in numbers.items():
-            values = np.ravel(plain(value)) if key != "step" and not isinstance(value, dict) else []
-            for lane, one in enumerate(values):
-                self.writer.add_scalar(key if len(values) == 1 else f"{key}/lane {lane}", float(one), numbers["step"])
-        self.writer.flush()
+        """Writes every number, those of an evaluation included."""
+        for name, one in _scalars({key: value for key, value in numbers.items() if key != "step"}):
+            self.writer.add_scalar(name, one, numbers["step"])
+
+
+def _scalars(numbers: dict[str, Any], inside: str = "") -> Iterator[tuple[str, float]]:
+    """Names and numbers, one for each lane; what is not made of numbers is left out."""
+    for key, value in numbers.items():
+        if isinstance(value, dict):
+            yield from _scalars(value, f"{inside}{key}/")
+            continue
+        try:
+            lanes = np.ravel(np.asarray(value, np.float64))
+        except (TypeError, ValueError):
+            continue
+        for lane, one in enumerate(lanes):
+            yield f"{inside}{key}" + (f"/lane_{lane}" if len(lanes) > 1 else ""), float(one)
 
 
 def plain(value: Any) -> Any:
     """As JSON knows it."""
     if isinstance(value, dict):
         return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
     return np.asarray(value).tolist() if hasattr(value, "__array__") else value

@@ -106,7 +106,7 @@ class Distortion(RiskMeasure):
         return self.name
 
 
-_BY_NAME: dict[str, Callable[..., RiskMeasure]] = {
+BY_NAME: dict[str, Callable[..., RiskMeasure]] = {
     "mean": Mean,
     "cvar": CVaR,
     "wang": Wang,
@@ -119,7 +119,7 @@ def register_risk(name: str, measure: Callable[..., RiskMeasure]) -> None:
     """Makes `risk("name:level")` and the command line know a measure of your own."""
     if not name.isidentifier() or name != name.lower():
         raise RiskpathError(f"the name of a measure must be a lower-case word, got {name!r}")
-    _BY_NAME[name] = measure
+    BY_NAME[name] = measure
 
 
 def risk(text: str | RiskMeasure) -> RiskMeasure:
@@ -140,9 +140,9 @@ def risk(text: str | RiskMeasure) -> RiskMeasure:
 
 def _one_risk(part: str, text: str) -> RiskMeasure:
     name, colon, level = part.lower().partition(":")
-    constructor = _BY_NAME.get(name)
+    constructor = BY_NAME.get(name)
     if constructor is None or (constructor is Mean and colon):
-        known = ", ".join("mean" if known == "mean" else f"{known}:LEVEL" for known in _BY_NAME)
+        known = ", ".join("mean" if known == "mean" else f"{known}:LEVEL" for known in BY_NAME)
         raise RiskpathError(f"unknown risk measure {text!r}; use {known}, or a mixture like 0.7*mean+0.3*cvar:0.1")
     arguments = [_number(level, text)] if colon else []
     try:

@@ -9,18 +9,18 @@ from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.envs.three_state import ThreeState
 from riskpath.errors import RiskpathError
 
-_BY_NAME = {"ThreeState": ThreeState, "RiskyGrid": RiskyGrid, "RiskyMountainCar": RiskyMountainCar}
+BY_NAME = {"ThreeState": ThreeState, "RiskyGrid": RiskyGrid, "RiskyMountainCar": RiskyMountainCar}
 
 
 def make(name: str, **fields: Any) -> Any:
     """An environment by name, with any of its fields changed: `make("RiskyGrid", forks=5)`."""
-    if name not in _BY_NAME:
-        raise RiskpathError(f"unknown environment {name!r}{_hint(name, _BY_NAME)}; there are {', '.join(_BY_NAME)}")
-    known = _BY_NAME[name].__dataclass_fields__
+    if name not in BY_NAME:
+        raise RiskpathError(f"unknown environment {name!r}{_hint(name, BY_NAME)}; there are {', '.join(BY_NAME)}")
+    known = BY_NAME[name].__dataclass_fields__
     for field in fields:
         if field not in known:
             raise RiskpathError(f"{name} has no field {field!r}{_hint(field, known)}; there are {', '.join(known)}")
-    return _BY_NAME[name](**fields)
+    return BY_NAME[name](**fields)
 
 
 def _hint(word: str, known: Any) -> str:
@@ -34,7 +34,7 @@ def _register() -> None:
         return
     from gymnasium import register
 
-    for name in _BY_NAME:
+    for name in BY_NAME:
         register(f"riskpath/{name}-v0", "riskpath.envs.gymnasium:GymnasiumEnv", kwargs={"env": name})
 
 
