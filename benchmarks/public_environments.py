@@ -47,9 +47,23 @@ class Task:
 
 ACTOR_CRITIC = {"batch_size": 64, "online_taus": 16, "target_taus": 16, "act_taus": 16}
 TASKS = {
-    "CartPole-v1": Task(40_000, goal=475.0, training={"lr_steps": 30_000.0}),
+    "CartPole-v1": Task(
+        40_000,
+        goal=475.0,
+        network={"hidden": (64, 64), "normalise": True},
+        training={"lr": 5e-4, "lr_steps": 30_000.0, "target_period": 250, "reward_scale": 0.2},
+    ),
     "Acrobot-v1": Task(
-        80_000, envs=2, training={"update_every": 2, "lr": 5e-4, "lr_steps": 40_000.0, "epsilon_start": 1.0}
+        60_000,
+        envs=2,
+        network={"hidden": (64, 64), "normalise": True},
+        training={
+            "update_every": 2,
+            "lr_steps": 30_000.0,
+            "target_period": 50,  # news of the goal travels one step back with each renewal of the target
+            "reward_scale": 0.05,
+            "epsilon_start": 1.0,
+        },
     ),
     "FrozenLake-v1": Task(
         60_000,
@@ -57,30 +71,33 @@ TASKS = {
         training={"update_every": 2, "reward_scale": 1.0, "kappa": 0.05, "epsilon_start": 1.0, "lr_steps": 30_000.0},
     ),
     "Taxi-v4": Task(
-        80_000,
+        50_000,
         envs=2,
         network={"hidden": (128,)},
-        training={"update_every": 2, "reward_scale": 0.05, "kappa": 0.5, "epsilon_start": 1.0, "lr_steps": 40_000.0},
+        training={"update_every": 2, "reward_scale": 0.05, "kappa": 0.5, "epsilon_start": 1.0, "lr_steps": 25_000.0},
     ),
-    "MiniGrid-LavaGapS5-v0": Task(
-        80_000,
+    "MiniGrid-Empty-Random-5x5-v0": Task(
+        40_000,
         envs=4,
-        network={"normalise": True, "hidden": (64,)},
+        discount=0.95,  # a detour of one step costs 5%, not 1%
+        network={"hidden": (64,), "normalise": True},
         training={
-            "update_every": 4,
+            "update_every": 2,
             "reward_scale": 1.0,
             "kappa": 0.05,
             "epsilon_start": 1.0,
-            "epsilon_end": 0.03,
+            "epsilon_end": 0.05,
+            "epsilon_steps": 5_000.0,
             "lr": 5e-4,
             "lr_steps": 20_000.0,
         },
     ),
     "LunarLander-v3": Task(
-        120_000,
+        240_000,
         envs=4,
+        discount=0.98,
         goal=200.0,
-        network={"hidden": (128, 128)},
+        network={"hidden": (64, 64), "normalise": True},
         training={
             "update_every": 2,
             "batch_size": 64,
@@ -89,9 +106,9 @@ TASKS = {
             "act_taus": 32,
             "capacity": 100_000,
             "start_steps": 2_000,
-            "lr": 6e-4,
-            "lr_steps": 60_000.0,
-            "target_period": 250,
+            "lr_steps": 120_000.0,
+            "target_period": 50,
+            "reward_scale": 0.05,
             "epsilon_start": 1.0,
             "epsilon_end": 0.05,
             "epsilon_steps": 15_000.0,
@@ -111,6 +128,24 @@ TASKS = {
             "start_steps": 2_000,
             "kappa": 1.0,
             "reward_scale": 0.02,
+        },
+    ),
+    "LunarLander-v3, continuous": Task(
+        160_000,
+        envs=4,
+        vectors=True,
+        discount=0.98,
+        goal=200.0,
+        network={"hidden": (64, 64), "normalise": True},
+        training={
+            **ACTOR_CRITIC,
+            "update_every": 4,
+            "lr_steps": 80_000.0,
+            "start_steps": 8_000,
+            "kappa": 1.0,
+            "reward_scale": 0.05,
+            "ou_pull": 0.15,
+            "ou_sigma": 0.2,
         },
     ),
     "MountainCarContinuous-v0": Task(
@@ -156,6 +191,9 @@ def environment(name: str, limit: int | None = None) -> Any:
     """The environment, or a function that makes it."""
     import gymnasium
 
+    name, *continuous = name.split(", ")
+    if continuous:
+        return lambda: gymnasium.make(name, continuous=True)
     if not name.startswith("MiniGrid"):
         return name if limit is None else lambda: gymnasium.make(name, max_episode_steps=limit)
     from minigrid.wrappers import ImgObsWrapper  # pyright: ignore[reportMissingImports]
