@@ -10,6 +10,7 @@ import riskpath as rp
 from riskpath import demo
 from riskpath.cli import COMMANDS, main
 from riskpath.experiments import grid, report, three_state
+from riskpath.options import spelled_out
 
 
 def run(capsys, *arguments: str) -> tuple[int, str, str]:
@@ -226,6 +227,23 @@ def test_a_folder_of_a_plain_save_is_evaluated_and_resumed_in_place(capsys, tmp_
     assert rp.load(folder).steps == 100
     assert {file.name for file in folder.iterdir()} == {"header.json", "state.eqx", "curve.json"}
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+
+
+@pytest.mark.parametrize(
+    ("short", "full"),
+    [
+        (["--risk", "mean"], ["--agent.risk", "mean"]),
+        (["--discount=0.9"], ["--agent.discount=0.9"]),
+        (["--agent.window", "10"], ["--agent.network.window", "10"]),
+        (["--agent.batch-size=8"], ["--agent.training.batch-size=8"]),
+        (["--agent.soft_update", "0.1"], ["--agent.training.soft-update", "0.1"]),
+        (["--agent.no-normalise"], ["--agent.network.no-normalise"]),
+        (["--agent.critic", "joint", "--agent.training.lr=1"], ["--agent.critic", "joint", "--agent.training.lr=1"]),
+        (["--steps", "5", "agent.window"], ["--steps", "5", "agent.window"]),
+    ],
+)
+def test_short_options_are_spelled_out(short, full):
+    assert spelled_out(short) == full
 
 
 def test_a_configuration_is_taken_up_and_the_command_line_counts_more(capsys, tmp_path, unchecked):

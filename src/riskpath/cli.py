@@ -13,7 +13,7 @@ import tyro
 import riskpath
 from riskpath.commands import COMMANDS, train_command
 from riskpath.errors import RiskpathError
-from riskpath.options import AGENTS, agent_class, parsers, with_config
+from riskpath.options import AGENTS, agent_class, parsers, spelled_out, with_config
 
 DESCRIPTION = """Decisions that are best for the risk of the whole return.
 
@@ -43,8 +43,7 @@ def _read(arguments: list[str]) -> Any:
     """The command that the arguments ask for, ready to be called."""
     kind = AGENTS["tql"]
     if arguments[0] == "train":
-        arguments = with_config(arguments)
-        arguments = [re.sub(r"^--(risk|discount)(?=$|=)", r"--agent.\1", argument) for argument in arguments]
+        arguments = with_config(spelled_out(arguments))
         kind = agent_class(arguments)
     commands = {**COMMANDS, "train": train_command(kind)}
     complaint = io.StringIO()

@@ -97,7 +97,8 @@ def train_command(kind: Any) -> Any:
         Args:
             env: The problem: ThreeState, RiskyGrid, RiskyMountainCar, or any Gymnasium id such as CartPole-v1.
             agent: The algorithm; its fields, below, are those of the class.
-            fields: --risk and --discount are short for --agent.risk and --agent.discount.
+            fields: --risk and --discount are short for --agent.risk and --agent.discount, --agent.window for
+                --agent.network.window, --agent.lr for --agent.training.lr, and so on.
             steps: Environment steps for each seed.
             seeds: How many, trained side by side.
             envs: Environments for each seed.

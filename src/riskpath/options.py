@@ -59,6 +59,27 @@ def _swept(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.Primi
     )
 
 
+def _in_full() -> dict[str, str]:
+    """Short names of fields: those of a network or of training do not say where they are."""
+    full = {"risk": "agent.risk", "discount": "agent.discount"}
+    for kind in AGENTS.values():
+        for part in ("network", "training"):
+            for field in dataclasses.fields(kind.__dataclass_fields__[part].default):
+                full[f"agent.{field.name}"] = f"agent.{part}.{field.name}"
+                full[f"agent.no_{field.name}"] = f"agent.{part}.no_{field.name}"
+    return full
+
+
+def spelled_out(arguments: list[str]) -> list[str]:
+    """Short options in full: --risk is --agent.risk, and --agent.window is --agent.network.window."""
+    full, words = _in_full(), []
+    for argument in arguments:
+        name, equals, value = argument[2:].partition("=") if argument.startswith("--") else ("", "", "")
+        found = full.get(name.replace("-", "_"))
+        words.append(f"--{found.replace('_', '-')}{equals}{value}" if found else argument)
+    return words
+
+
 def agent_class(arguments: list[str]) -> type[Agent]:
     """The agent named after `--agent`; its fields become options, so it must be known before the rest is read."""
     words = [word for argument in arguments for word in argument.split("=", 1)]
@@ -90,7 +111,6 @@ def with_config(arguments: list[str]) -> list[str]:
     except (ValueError, AttributeError):
         raise RiskpathError(f"{file} is no configuration: see config.json in the folder of a run") from None
     said = {word.split("=", 1)[0] for word in rest if word.startswith("--")}
-    said |= {f"--agent.{word[2:]}" for word in said if word in ("--risk", "--discount")}
     kept: list[str] = []
     skipping = False
     for word in told:  # what is said on the command line counts
