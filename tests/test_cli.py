@@ -215,6 +215,14 @@ def test_a_gymnasium_id_is_trained_evaluated_and_resumed_from_the_command_line(c
     assert "steps after" in out
 
 
+def test_what_was_set_of_a_gymnasium_environment_is_remembered(capsys, tmp_path, unchecked):
+    folder = str(tmp_path / "x")
+    arguments = ("--env", "FrozenLake-v1", "--set", "is_slippery=false", "--agent", "iqn", *SHORT, "--out", folder)
+    assert run(capsys, "train", *arguments)[0] == 0
+    assert run(capsys, "evaluate", folder, "--episodes", "2")[0] == 0
+    assert run(capsys, "resume", folder, "--steps", "20")[0] == 0
+
+
 def test_a_folder_of_a_plain_save_is_evaluated_and_resumed_in_place(capsys, tmp_path, unchecked):
     agents = [rp.IQN(rp.CVaR(level), network=TABLE, training=TINY) for level in (0.2, 0.8)]
     folder = tmp_path / "saved"

@@ -231,7 +231,17 @@ def _saved(folder: Path) -> tuple[riskpath.Run, Path]:
     """The run in a folder of `train --out`, or in a folder of `run.save`, and where exactly it is."""
     inside = folder.is_dir() and not (folder / HEADER).is_file()
     place = folder / "run" if inside else folder
-    return riskpath.load(place), place
+    return riskpath.load(place, env=_remembered(folder) if inside else None), place
+
+
+def _remembered(folder: Path) -> Any:
+    """The Gymnasium environment that `train --set` changed, which a run alone does not know; no module is imported."""
+    try:
+        config = json_module.loads((folder / "config.json").read_text())
+        env, fields = config["env"], assignments(tuple(config["set"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return _world(env, fields) if fields and is_foreign(env) and ":" not in env else None
 
 
 def _world(env: str, fields: dict[str, Any]) -> Any:
