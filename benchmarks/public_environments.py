@@ -93,7 +93,7 @@ TASKS = {
         },
     ),
     "LunarLander-v3": Task(
-        120_000,
+        240_000,
         envs=4,
         discount=0.98,  # at 0.99 it hovers
         goal=200.0,
@@ -106,7 +106,7 @@ TASKS = {
             "act_taus": 32,
             "capacity": 100_000,
             "start_steps": 2_000,
-            "lr_steps": 60_000.0,
+            "lr_steps": 120_000.0,
             "target_period": 50,
             "reward_scale": 0.05,
             "epsilon_start": 1.0,
