@@ -10,6 +10,13 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def room() -> Iterator[None]:
+    """Compiled programs are let go after each file: a process may hold only so many pieces of memory."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def x64() -> Iterator[None]:
     """64-bit JAX for one test."""

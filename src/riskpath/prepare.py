@@ -2,19 +2,18 @@
 
 import numbers
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
-from gymnasium.vector import VectorEnv
 
 from riskpath import loop
 from riskpath.agents.base import Agent
 from riskpath.envs import make
 from riskpath.envs.base import Environment, FiniteProblem, as_finite, finite
 from riskpath.errors import RiskpathError
-from riskpath.gym_worlds import Foreign, foreign, is_foreign
 from riskpath.mdp.model import FiniteMDP
 from riskpath.types import EnvSpec
 
@@ -84,7 +83,7 @@ def as_environment(env: Any) -> Environment:
     )
 
 
-def as_environments(env: Any, count: int) -> tuple[list[Environment], list[Foreign]]:
+def as_environments(env: Any, count: int) -> tuple[list[Environment], list[Any]]:
     """An environment for each of `count` settings, and where they are Gymnasium's, how to make them."""
     outside = gymnasium_environments(env, count)
     listed = env if isinstance(env, list | tuple) else [env] * count
@@ -96,8 +95,14 @@ def as_environments(env: Any, count: int) -> tuple[list[Environment], list[Forei
     return worlds, outside
 
 
-def gymnasium_environments(env: Any, count: int) -> list[Foreign]:
+def gymnasium_environments(env: Any, count: int) -> list[Any]:
     """How to make a Gymnasium environment for each of `count` settings; nothing if they are of another kind."""
+    if find_spec("gymnasium") is None:  # all else works without it
+        return []
+    from gymnasium.vector import VectorEnv
+
+    from riskpath.gym_worlds import foreign, is_foreign
+
     if not isinstance(env, list | tuple):
         return [foreign(env)] * count if is_foreign(env) else []
     kinds = [is_foreign(one) for one in env]

@@ -17,7 +17,6 @@ from riskpath.agents.base import Agent
 from riskpath.envs.base import Environment, FiniteEnvironment
 from riskpath.errors import RiskpathError
 from riskpath.evaluate import Evaluation, outlook, rollouts
-from riskpath.gym_worlds import Foreign, GymnasiumWorlds, play, require_copies
 from riskpath.law import Law
 from riskpath.learned import LearnedPolicy
 from riskpath.progress import TrainingBar
@@ -68,7 +67,7 @@ class Run:
     """What `evaluate_every` saw: step, and the value of every lane's greedy policy or what `watch` wrote down."""
     plan: Plan | None = field(default=None, repr=False)
     """What `train` was last asked to do."""
-    outside: list[Foreign] = field(default_factory=list, repr=False)
+    outside: list[Any] = field(default_factory=list, repr=False)
     """Where the host steps the environments: how to make those of each setting."""
     row: host.Worlds | None = field(default=None, repr=False)
     """And those being trained on, which are in the middle of their episodes."""
@@ -124,6 +123,8 @@ class Run:
         limit = limit or worlds[0].spec.max_steps or 10_000
         key = jax.random.key(seed)
         if outside:
+            from riskpath.gym_worlds import play  # only where Gymnasium is wanted
+
             told = play(self.lanes, outside, self.spec, episodes, limit, key=key)
         else:
             world = loop.stack([world.bare() for world in worlds], self.seeds, eqx.is_array)
@@ -211,6 +212,8 @@ def train(
     if (plan := run.plan) is None:
         raise RiskpathError("give steps=…; only a run that was interrupted knows how far it was to go")
     if plan.evaluate_every and not watch:
+        from riskpath.gym_worlds import require_copies  # only where Gymnasium is wanted
+
         require_copies(run.outside)
     goal, each = plan.start + plan.steps, loop.steps_per_round(run.agents[0], run.lanes.time.shape[1])
     rounds = max(1, min(plan.evaluate_every or plan.steps, plan.steps // 10 or 1, 20_000) // each)
@@ -288,6 +291,8 @@ def _begin(agent: Any, env: Any, seeds: int, envs: int, seed: int, workers: bool
     prepare.require_fit(agents[0], worlds[0].spec, envs)
     if not outside:
         return Run(agents, worlds, seeds, loop.start(agents, worlds, seeds, envs, seed))
+    from riskpath.gym_worlds import GymnasiumWorlds  # only where Gymnasium is wanted
+
     row = GymnasiumWorlds(outside, seeds * envs, workers)
     lanes = host.start(agents, outside[0].world, row, seeds, envs, seed)
     return Run(agents, worlds, seeds, lanes, outside=outside, row=row)
@@ -303,6 +308,8 @@ def _taken_up(run: Run, env: Any, workers: bool) -> Run:
         with contextlib.suppress(Exception):  # it may be broken
             run.row.close()
         run.row = None
+    from riskpath.gym_worlds import GymnasiumWorlds  # only where Gymnasium is wanted
+
     run.row = run.row or GymnasiumWorlds(run.outside, run.seeds * run.lanes.time.shape[1], workers)
     run.lanes = host.restart(run.lanes, run.row, run.spec)
     return run

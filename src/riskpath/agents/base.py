@@ -15,7 +15,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
-from riskpath.agents.checks import require_positive, require_share, require_whole, require_widths
+from riskpath.agents.checks import (
+    require_no_less_than_zero,
+    require_positive,
+    require_share,
+    require_whole,
+    require_widths,
+)
 from riskpath.errors import RiskpathError
 from riskpath.history import HistoryKind
 from riskpath.losses import midpoints, stratified
@@ -105,7 +111,8 @@ class Training(eqx.Module):
 
     def __check_init__(self):
         check_counts(self)
-        require_positive(self, "lr", "lr_end", "lr_steps", "kappa", "reward_scale", "epsilon_steps")
+        require_no_less_than_zero(self, "lr", "lr_end")
+        require_positive(self, "lr_steps", "kappa", "reward_scale", "epsilon_steps")
         require_share(self, "epsilon_start", "epsilon_end")
 
     @property

@@ -23,6 +23,13 @@ def require_positive(thing: Any, *names: str) -> None:
             raise RiskpathError(f"{name} must be more than 0; got {value:g}")
 
 
+def require_no_less_than_zero(thing: Any, *names: str) -> None:
+    """Step sizes: at 0 nothing is learned, which may be wanted."""
+    for name in names:
+        if (value := _number(thing, name)) is not None and not value >= 0:
+            raise RiskpathError(f"{name} must be at least 0; got {value:g}")
+
+
 def require_share(thing: Any, *names: str) -> None:
     """Probabilities and the like."""
     for name in names:

@@ -14,7 +14,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from riskpath.agents.base import CriticState, Network, check_counts, linear, noticed
-from riskpath.agents.checks import require_positive, require_share, require_whole
+from riskpath.agents.checks import require_no_less_than_zero, require_positive, require_share, require_whole
 from riskpath.nets import Late, Layers
 from riskpath.types import Key
 
@@ -74,7 +74,8 @@ class ActorCriticTraining(eqx.Module):
     def __check_init__(self):
         check_counts(self)
         require_whole(self, 1, "delay")
-        require_positive(self, "critic_lr", "actor_lr", "lr_steps", "kappa", "reward_scale", "hold")
+        require_no_less_than_zero(self, "critic_lr", "actor_lr")
+        require_positive(self, "lr_steps", "kappa", "reward_scale", "hold")
         require_share(self, "lr_end", "soft_update", "quiet", "wandering", "ou_pull")
 
     @property
