@@ -68,7 +68,7 @@ def as_environment(env: Any) -> Environment:
         try:
             env = make(env)
         except RiskpathError as error:
-            hint = "" if is_foreign(env) else "; or give a Gymnasium id, for example CartPole-v1"
+            hint = "" if "-v" in env else "; or give a Gymnasium id, for example CartPole-v1"
             raise RiskpathError(f"{error}{hint}") from None
     if isinstance(env, FiniteMDP):
         return finite(env)
