@@ -369,10 +369,15 @@ def test_an_action_of_the_wrong_length_is_refused():
     ("program", "shown"),
     [
         ("sys.modules['gymnasium'] = None; import riskpath; print(riskpath.make('RiskyGrid').forks)", "3"),
+        (
+            "sys.modules['gymnasium'] = None; import riskpath as rp;"
+            "run = rp.train(rp.IQN(), 'ThreeState', steps=40, evaluate_every=40); print(len(run.curve))",
+            "1",
+        ),
         ("import gymnasium as g; print(g.make('riskpath:riskpath/RiskyGrid-v0', forks=5).unwrapped.env.forks)", "5"),
         ("import riskpath; print([name for name in sys.modules if name.startswith(('PIL', 'gymnax'))])", "[]"),
     ],
-    ids=["without Gymnasium", "by Gymnasium alone", "nothing that is not needed"],
+    ids=["without Gymnasium", "training without it", "by Gymnasium alone", "nothing that is not needed"],
 )
 def test_import(program, shown):
     done = subprocess.run(

@@ -141,8 +141,8 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
         lambda run: rp.IQN("cvar:0.25"),  # pyright: ignore[reportArgumentType]
         "risk must be a measure, for example rp.risk",
     ),
-    "discount 0": (lambda run: rp.IQN(discount=0.0), "discount must be more than 0; got 0"),
-    "discount 1.1": (lambda run: rp.TQL(discount=1.1), "discount must be from 0 to 1; got 1.1"),
+    "discount 0": (lambda run: rp.IQN(discount=0.0), "discount must be more than 0, got 0"),
+    "discount 1.1": (lambda run: rp.TQL(discount=1.1), "discount must be from 0 to 1, got 1.1"),
     "discount in words": (lambda run: rp.TQL(discount="0.9"), "discount must be a number, got '0.9'"),  # pyright: ignore[reportArgumentType]
     "training of another kind": (
         lambda run: rp.IQN(training=rp.ActorCriticTraining()),  # pyright: ignore[reportArgumentType]
@@ -151,15 +151,15 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "network of another kind": (lambda run: rp.IQN(network=64), "network of IQN must be a Network, got a int"),  # pyright: ignore[reportArgumentType]
     "width": (lambda run: rp.Network(hidden=64), r"hidden must be a tuple of whole numbers, for example \(64,\)"),  # pyright: ignore[reportArgumentType]
     "no width": (lambda run: rp.Network(hidden=()), "a network needs at least one hidden layer"),
-    "window": (lambda run: rp.Network(window=0), "window must be a whole number, at least 1; got 0"),
+    "window": (lambda run: rp.Network(window=0), "window must be at least 1, got 0"),
     "head": (lambda run: rp.Network(head="shallow"), "head must be late or deep or table, got 'shallow'"),  # pyright: ignore[reportArgumentType]
-    "batch": (lambda run: rp.Training(batch_size=0), "batch_size must be a whole number, at least 1; got 0"),
-    "float batch": (lambda run: rp.Training(batch_size=32.0), "batch_size must be a whole number"),  # pyright: ignore[reportArgumentType]
-    "step size": (lambda run: rp.Training(lr=-1e-3), "lr must be at least 0; got -0.001"),
-    "epsilon": (lambda run: rp.Training(epsilon_start=1.5), "epsilon_start must be from 0 to 1; got 1.5"),
-    "kappa": (lambda run: rp.Training(kappa=0.0), "kappa must be more than 0; got 0"),
-    "quiet": (lambda run: rp.ActorCriticTraining(quiet=-0.1), "quiet must be from 0 to 1; got -0.1"),
-    "delay": (lambda run: rp.ActorCriticTraining(delay=0), "delay must be a whole number, at least 1; got 0"),
+    "batch": (lambda run: rp.Training(batch_size=0), "batch_size must be at least 1, got 0"),
+    "float batch": (lambda run: rp.Training(batch_size=32.0), r"batch_size must be a whole number, got 32\.0"),  # pyright: ignore[reportArgumentType]
+    "step size": (lambda run: rp.Training(lr=-1e-3), "lr must be at least 0, got -0.001"),
+    "epsilon": (lambda run: rp.Training(epsilon_start=1.5), "epsilon_start must be from 0 to 1, got 1.5"),
+    "kappa": (lambda run: rp.Training(kappa=0.0), "kappa must be more than 0, got 0"),
+    "quiet": (lambda run: rp.ActorCriticTraining(quiet=-0.1), "quiet must be from 0 to 1, got -0.1"),
+    "delay": (lambda run: rp.ActorCriticTraining(delay=0), "delay must be at least 1, got 0"),
     "critic": (lambda run: rp.TQL(critic="both"), "critic must be joint, trajectory or convolved, got 'both'"),  # pyright: ignore[reportArgumentType]
     # Measures.
     "a number": (lambda run: rp.risk(0.25), "a risk measure is read from text such as 'cvar:0.25', got 0.25"),  # pyright: ignore[reportArgumentType]

@@ -176,7 +176,7 @@ def test_reproduce_of_the_three_states_prints_the_first_figure_and_the_policies(
         (["solve", "RiskyGrid", "--set", "fork=3"], "RiskyGrid has no field 'fork' (did you mean forks?)"),
         (["solve", "RiskyGrid", "--set", "forks"], "cannot read 'forks': expected FIELD=VALUE"),
         (["solve", "RiskyGrid", "--set", "forks=many"], "cannot read 'forks=many': expected a number"),
-        (["solve", "RiskyGrid", "--set", "forks=0"], "forks must be a whole number, at least 1, got 0"),
+        (["solve", "RiskyGrid", "--set", "forks=0"], "forks must be at least 1, got 0"),
         (["solve", "RiskyGrid", "--set", "p_yellow=2"], "p_yellow must be in [0, 1], got 2"),
     ],
 )

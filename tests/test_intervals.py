@@ -184,7 +184,7 @@ THREE = rp.ThreeState().mdp()
         (lambda: GOOD.mean(confidence=95.0), r"confidence must lie between 0 and 1, for example 0.95, got 95$"),
         (lambda: GOOD.mean(confidence=float("nan")), r"confidence must lie between 0 and 1, .* got nan$"),
         (lambda: GOOD.mean(resamples=0), r"resamples must be at least 1, got 0$"),
-        (lambda: GOOD.mean(seed=-1), r"seed must not be negative, got -1$"),
+        (lambda: GOOD.mean(seed=-1), r"seed must be at least 0, got -1$"),
         (lambda: GOOD.quantiles([0.5, 1.5]), r"levels of quantiles must be numbers in \[0, 1\], .* got \[0.5, 1.5\]$"),
         (lambda: GOOD.quantiles([]), r"at least one, got \[\]$"),
         (lambda: evaluation(BROKEN).mean(), r"the return of setting 0, seed 1, episode 3 is NaN$"),

@@ -14,6 +14,7 @@ import tyro
 from rich.console import Console
 
 import riskpath
+from riskpath.checks import require_counts
 from riskpath.envs import BY_NAME as ENVIRONMENTS
 from riskpath.envs import make
 from riskpath.errors import RiskpathError
@@ -22,7 +23,6 @@ from riskpath.experiments.record import header, write_json
 from riskpath.gym_worlds import is_foreign
 from riskpath.mdp.solution import Solution
 from riskpath.options import AGENTS, assignments, plain
-from riskpath.prepare import require_counts
 from riskpath.risk import Mean, RiskMeasure
 from riskpath.risk_compose import BY_NAME as MEASURES
 from riskpath.risk_compose import risk as read_risk

@@ -21,6 +21,7 @@ import numpy as np
 import scipy.special
 from jaxtyping import Float, Real
 
+from riskpath.checks import require_counts
 from riskpath.errors import RiskpathError
 from riskpath.risk import RiskMeasure
 
@@ -74,10 +75,8 @@ class Bootstrap:
     def __init__(self, confidence: float, resamples: int, seed: int):
         if not 0 < confidence < 1:
             raise RiskpathError(f"confidence must lie between 0 and 1, for example 0.95, got {confidence:g}")
-        if resamples < 1:
-            raise RiskpathError(f"resamples must be at least 1, got {resamples}")
-        if seed < 0:
-            raise RiskpathError(f"seed must not be negative, got {seed}")
+        require_counts(resamples=resamples)
+        require_counts(0, seed=seed)
         self.confidence, self.resamples, self.rng = confidence, resamples, np.random.default_rng(seed)
 
     def __call__(

@@ -1,6 +1,5 @@
 """What a user hands over to `train`, checked and made ready; whatever is wrong with it is one line, before any work."""
 
-import numbers
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,22 +15,6 @@ from riskpath.envs.base import Environment, FiniteProblem, as_finite, finite
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
 from riskpath.types import EnvSpec
-
-
-def require_counts(**counts: Any) -> None:
-    """Whole numbers, at least 1, or None for what was not said."""
-    for name, value in counts.items():
-        if value is not None:
-            require_whole(**{name: value})
-            if value < 1:
-                raise RiskpathError(f"{name} must be at least 1, got {value}")
-
-
-def require_whole(**values: Any) -> None:
-    """Whole numbers; 1e5 is none."""
-    for name, value in values.items():
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-            raise RiskpathError(f"{name} must be a whole number, got {value!r}")
 
 
 def require_functions(progress: Any, watch: Any, callbacks: Any) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from riskpath import host, loop, prepare
 from riskpath.agents.base import Agent
+from riskpath.checks import require_counts, require_whole
 from riskpath.envs.base import Environment, FiniteEnvironment
 from riskpath.errors import RiskpathError
 from riskpath.evaluate import Evaluation, outlook, rollouts
@@ -86,7 +87,7 @@ class Run:
 
     def policy(self, seed: int = 0, setting: int = 0) -> LearnedPolicy:
         """The greedy policy of one lane, `action, memory = policy(state, memory, reward)`."""
-        prepare.require_whole(seed=seed, setting=setting)
+        require_whole(seed=seed, setting=setting)
         if not (0 <= seed < self.seeds and 0 <= setting < len(self.agents)):
             raise RiskpathError(f"there are {self.seeds} seeds and {len(self.agents)} settings, got {seed}, {setting}")
         lane = setting * self.seeds + seed
@@ -114,8 +115,8 @@ class Run:
             limit: The most steps of one; needed only where the environment has no limit of its own.
             env: Another environment of the same sizes, or one for each setting; where it was trained unless told.
         """
-        prepare.require_counts(episodes=episodes, limit=limit)
-        prepare.require_whole(seed=seed)
+        require_counts(episodes=episodes, limit=limit)
+        require_whole(seed=seed)
         worlds, outside = self.worlds, self.outside
         if env is not None:
             worlds, outside = prepare.as_environments(env, len(self.agents))
@@ -123,9 +124,7 @@ class Run:
         limit = limit or worlds[0].spec.max_steps or 10_000
         key = jax.random.key(seed)
         if outside:
-            from riskpath.gym_worlds import play  # only where Gymnasium is wanted
-
-            told = play(self.lanes, outside, self.spec, episodes, limit, key=key)
+            told = _gymnasium().play(self.lanes, outside, self.spec, episodes, limit, key=key)
         else:
             world = loop.stack([world.bare() for world in worlds], self.seeds, eqx.is_array)
             told = rollouts(replace(self.lanes, env=world), self.spec, episodes, limit, key=key)
@@ -199,8 +198,8 @@ def train(
         checkpoint: A folder to save to every five minutes and in the end, or a `Checkpointer`.
         callbacks: Functions of the run and a dictionary of numbers, called after every chunk (`logs.py`).
     """
-    prepare.require_counts(steps=steps, seeds=seeds, envs=envs, evaluate_every=evaluate_every)
-    prepare.require_whole(seed=seed)
+    require_counts(steps=steps, seeds=seeds, envs=envs, evaluate_every=evaluate_every)
+    require_whole(seed=seed)
     prepare.require_functions(progress, watch, callbacks)
     if steps is None and not isinstance(agent, Run):
         raise RiskpathError("give steps=…, the environment steps for each lane")
@@ -211,10 +210,8 @@ def train(
         run.plan = Plan(run.steps, steps, evaluate_every)
     if (plan := run.plan) is None:
         raise RiskpathError("give steps=…; only a run that was interrupted knows how far it was to go")
-    if plan.evaluate_every and not watch:
-        from riskpath.gym_worlds import require_copies  # only where Gymnasium is wanted
-
-        require_copies(run.outside)
+    if run.outside and plan.evaluate_every and not watch:
+        _gymnasium().require_copies(run.outside)
     goal, each = plan.start + plan.steps, loop.steps_per_round(run.agents[0], run.lanes.time.shape[1])
     rounds = max(1, min(plan.evaluate_every or plan.steps, plan.steps // 10 or 1, 20_000) // each)
     show = TrainingBar(goal) if progress is True else progress or None
@@ -291,9 +288,7 @@ def _begin(agent: Any, env: Any, seeds: int, envs: int, seed: int, workers: bool
     prepare.require_fit(agents[0], worlds[0].spec, envs)
     if not outside:
         return Run(agents, worlds, seeds, loop.start(agents, worlds, seeds, envs, seed))
-    from riskpath.gym_worlds import GymnasiumWorlds  # only where Gymnasium is wanted
-
-    row = GymnasiumWorlds(outside, seeds * envs, workers)
+    row = _gymnasium().GymnasiumWorlds(outside, seeds * envs, workers)
     lanes = host.start(agents, outside[0].world, row, seeds, envs, seed)
     return Run(agents, worlds, seeds, lanes, outside=outside, row=row)
 
@@ -308,8 +303,15 @@ def _taken_up(run: Run, env: Any, workers: bool) -> Run:
         with contextlib.suppress(Exception):  # it may be broken
             run.row.close()
         run.row = None
-    from riskpath.gym_worlds import GymnasiumWorlds  # only where Gymnasium is wanted
-
-    run.row = run.row or GymnasiumWorlds(run.outside, run.seeds * run.lanes.time.shape[1], workers)
-    run.lanes = host.restart(run.lanes, run.row, run.spec)
+    row: host.Worlds = run.row or _gymnasium().GymnasiumWorlds(
+        run.outside, run.seeds * run.lanes.time.shape[1], workers
+    )
+    run.row, run.lanes = row, host.restart(run.lanes, row, run.spec)
     return run
+
+
+def _gymnasium() -> Any:
+    """Imported only where Gymnasium is wanted: all else works without it."""
+    from riskpath import gym_worlds
+
+    return gym_worlds

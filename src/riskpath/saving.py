@@ -27,6 +27,7 @@ import numpy as np
 import riskpath
 from riskpath import loop
 from riskpath.agents.base import Agent
+from riskpath.checks import require_counts, require_positive
 from riskpath.encoding import Unknown, decode, encode
 from riskpath.envs.base import Environment
 from riskpath.errors import RiskpathError
@@ -107,9 +108,9 @@ class Checkpointer:
 
     def __post_init__(self):
         _free(self.path)  # not after hours of training
-        for name, value in (("every_seconds", self.every_seconds), ("every_steps", self.every_steps)):
-            if value is not None and not value > 0:
-                raise RiskpathError(f"{name} must be more than 0, got {value}")
+        require_counts(every_steps=self.every_steps)
+        if self.every_seconds is not None:
+            require_positive(every_seconds=self.every_seconds)
 
     def maybe(self, run: Run) -> bool:
         """Saves if it is time to."""

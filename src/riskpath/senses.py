@@ -161,14 +161,13 @@ def _channels(spec: EnvSpec) -> tuple[int, ...]:
     return tuple(channels)
 
 
-def _image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Height, width, channels: the latter are the smaller one of the outer axes."""
-    if len(shape) == 2:
-        return (*shape, 1)
-    return (shape[1], shape[2], shape[0]) if shape[0] < shape[2] else (shape[0], shape[1], shape[2])
+def _image_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Height, width, channels."""
+    return jax.eval_shape(_channels_last, jax.ShapeDtypeStruct(shape, jnp.float32)).shape
 
 
 def _channels_last(image: Float[Array, "*shape"]) -> Float[Array, "height width channels"]:
+    """Channels are the smaller one of the outer axes."""
     if image.ndim == 2:
         return image[:, :, None]
     return jnp.moveaxis(image, 0, -1) if image.shape[0] < image.shape[2] else image

@@ -15,11 +15,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
-from riskpath.agents.checks import (
+from riskpath.checks import (
+    fields,
+    require_counts,
     require_no_less_than_zero,
     require_positive,
     require_share,
-    require_whole,
     require_widths,
 )
 from riskpath.errors import RiskpathError
@@ -56,9 +57,8 @@ class Network(eqx.Module):
                 raise RiskpathError(f"{field} must be {' or '.join(get_args(kinds))}, got {getattr(self, field)!r}")
         if not self.hidden:
             raise RiskpathError("a network needs at least one hidden layer, for example hidden=(64,)")
-        require_widths("hidden", self.hidden)
-        require_widths("channels", self.channels or ())
-        require_whole(self, 1, "memory", *(() if self.window is None else ("window",)))
+        require_widths(hidden=self.hidden, channels=self.channels or ())
+        require_counts(memory=self.memory, window=self.window)
 
     def senses(self, spec: EnvSpec, *, key: Key) -> Senses:
         """What turns observations into vectors."""
@@ -68,9 +68,9 @@ class Network(eqx.Module):
 def check_counts(training: Any) -> None:
     """What all ways of training count."""
     levels = ("online_taus", "target_taus", "act_taus")
-    require_whole(training, 1, "batch_size", *levels, "update_every", "target_period")
-    require_whole(training, 2, "capacity")
-    require_whole(training, 0, "start_steps")
+    require_counts(**fields(training, "batch_size", *levels, "update_every", "target_period"))
+    require_counts(2, capacity=training.capacity)
+    require_counts(0, start_steps=training.start_steps)
 
 
 class Training(eqx.Module):
@@ -111,9 +111,9 @@ class Training(eqx.Module):
 
     def __check_init__(self):
         check_counts(self)
-        require_no_less_than_zero(self, "lr", "lr_end")
-        require_positive(self, "lr_steps", "kappa", "reward_scale", "epsilon_steps")
-        require_share(self, "epsilon_start", "epsilon_end")
+        require_no_less_than_zero(**fields(self, "lr", "lr_end"))
+        require_positive(**fields(self, "lr_steps", "kappa", "reward_scale", "epsilon_steps"))
+        require_share(**fields(self, "epsilon_start", "epsilon_end"))
 
     @property
     def samples(self) -> int:
@@ -167,8 +167,8 @@ class Agent(eqx.Module):
     def __check_init__(self):
         if not isinstance(self.risk, RiskMeasure):
             raise RiskpathError(f"risk must be a measure, for example rp.risk('cvar:0.25'); got {self.risk!r}")
-        require_positive(self, "discount")
-        require_share(self, "discount")
+        require_positive(discount=self.discount)
+        require_share(discount=self.discount)
         for name in ("network", "training"):
             usual = type(self).__dataclass_fields__[name].default
             if isinstance(usual, eqx.Module) and not isinstance(getattr(self, name), type(usual)):

@@ -14,7 +14,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from riskpath.agents.base import CriticState, Network, check_counts, linear, noticed
-from riskpath.agents.checks import require_no_less_than_zero, require_positive, require_share, require_whole
+from riskpath.checks import fields, require_counts, require_no_less_than_zero, require_positive, require_share
 from riskpath.nets import Late, Layers
 from riskpath.types import Key
 
@@ -73,10 +73,10 @@ class ActorCriticTraining(eqx.Module):
 
     def __check_init__(self):
         check_counts(self)
-        require_whole(self, 1, "delay")
-        require_no_less_than_zero(self, "critic_lr", "actor_lr")
-        require_positive(self, "lr_steps", "kappa", "reward_scale", "hold")
-        require_share(self, "lr_end", "soft_update", "quiet", "wandering", "ou_pull")
+        require_counts(delay=self.delay)
+        require_no_less_than_zero(**fields(self, "critic_lr", "actor_lr"))
+        require_positive(**fields(self, "lr_steps", "kappa", "reward_scale", "hold"))
+        require_share(**fields(self, "lr_end", "soft_update", "quiet", "wandering", "ou_pull"))
 
     @property
     def samples(self) -> int:

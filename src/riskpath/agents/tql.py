@@ -34,8 +34,8 @@ from riskpath.agents.base import (
     renewed,
     require_numbered,
 )
-from riskpath.agents.checks import require_whole
 from riskpath.agents.critics import HistoryCritic, MarkovCritic
+from riskpath.checks import require_counts
 from riskpath.errors import RiskpathError
 from riskpath.losses import midpoints, quantile_huber
 from riskpath.risk import Mean, RiskMeasure
@@ -80,7 +80,7 @@ class TQL(Agent):
     def __check_init__(self):
         if self.critic not in ("joint", "trajectory", "convolved"):
             raise RiskpathError(f"critic must be joint, trajectory or convolved, got {self.critic!r}")
-        require_whole(self, 1, "convolved_taus")
+        require_counts(convolved_taus=self.convolved_taus)
 
     def init(self, spec: EnvSpec, *, key: Key) -> CriticState:
         """Fresh critics."""

@@ -19,7 +19,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from riskpath.agents.base import Agent, CriticState, Network
-from riskpath.agents.checks import require_whole
 from riskpath.agents.continuous import (
     ActionCritic,
     Actor,
@@ -35,6 +34,7 @@ from riskpath.agents.continuous import (
     silence,
     smoothed,
 )
+from riskpath.checks import require_counts
 from riskpath.errors import RiskpathError
 from riskpath.history import History, read_both
 from riskpath.losses import midpoints, quantile_huber, stratified
@@ -97,7 +97,7 @@ class TQLContinuous(Agent):
     def __check_init__(self):
         if self.critic not in ("joint", "trajectory", "convolved"):
             raise RiskpathError(f"critic must be joint, trajectory or convolved, got {self.critic!r}")
-        require_whole(self, 1, "convolved_taus")
+        require_counts(convolved_taus=self.convolved_taus)
 
     def init(self, spec: EnvSpec, *, key: Key) -> CriticState:
         """Fresh networks."""

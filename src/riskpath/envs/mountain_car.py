@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
+from riskpath.checks import require_counts
 from riskpath.envs.base import Environment
 from riskpath.errors import RiskpathError
 from riskpath.types import EnvSpec, Key
@@ -50,8 +51,7 @@ class RiskyMountainCar(Environment):
     def __check_init__(self):
         if isinstance(self.c, int | float) and not (math.isfinite(self.c) and self.c >= 0):
             raise RiskpathError(f"c must be a finite number, at least 0, got {self.c}")
-        if not (isinstance(self.max_steps, int) and self.max_steps >= 1):
-            raise RiskpathError(f"max_steps must be a whole number, at least 1, got {self.max_steps!r}")
+        require_counts(max_steps=self.max_steps)
 
     @property
     def spec(self) -> EnvSpec:

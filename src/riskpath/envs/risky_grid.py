@@ -14,6 +14,7 @@ A cell is never visited twice, so "only on the first visit" holds by itself.
 
 from typing import NamedTuple
 
+from riskpath.checks import require_counts
 from riskpath.envs.base import FiniteProblem
 from riskpath.errors import RiskpathError
 from riskpath.mdp.evaluate import visits
@@ -51,8 +52,7 @@ class RiskyGrid(FiniteProblem):
     """Paid at the goal; 0.85 is what MiniGrid's success reward adds in the published figures."""
 
     def __check_init__(self):
-        if not (isinstance(self.forks, int) and self.forks >= 1):
-            raise RiskpathError(f"forks must be a whole number, at least 1, got {self.forks!r}")
+        require_counts(forks=self.forks)
         if not 0 <= self.p_yellow <= 1:
             raise RiskpathError(f"p_yellow must be in [0, 1], got {self.p_yellow}")
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from riskpath.checks import require_counts
 from riskpath.errors import RiskpathError
 from riskpath.law import PROB_TOLERANCE, Law
 from riskpath.mdp.evaluate import evaluate, simulate
@@ -72,8 +73,7 @@ class FiniteMDP:
             raise RiskpathError(f"start state {missing[0]!r} does not occur in the outcomes")
         if not 0 < mdp.discount <= 1:
             raise RiskpathError(f"discount must be in (0, 1], got {discount}")
-        if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, Integral) or horizon < 1):
-            raise RiskpathError(f"horizon must be a whole number of steps, at least 1, got {horizon!r}")
+        require_counts(horizon=horizon)
         if horizon is None and (loop := _find_loop(mdp)):
             raise RiskpathError(f"episodes of this problem need not end ({' → '.join(map(str, loop))}): give horizon=…")
         return mdp
@@ -84,8 +84,7 @@ class FiniteMDP:
 
     def simulate(self, policy: PolicyLike, episodes: int, seed: int | np.random.Generator = 0) -> np.ndarray:
         """Returns of independent simulated episodes."""
-        if episodes < 1:
-            raise RiskpathError(f"episodes must be at least 1, got {episodes}")
+        require_counts(episodes=episodes)
         return simulate(self, as_policy(policy), episodes, seed)
 
     def actions(self, state: State) -> tuple[Action, ...]:
