@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath import loop, saving
+from riskpath import folders, loop, saving
 from riskpath.envs.base import FiniteEnvironment, finite
 from riskpath.prepare import as_environment
 from riskpath.risk_table import Tabulated
@@ -57,7 +57,7 @@ def bits(lanes: Any) -> tuple[Any, list[tuple[str, bool, bytes]]]:
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory) -> Any:
+def runs(tmp_path_factory) -> Any:
     """Of each agent: where it was saved at step 60, and the run itself at step 100."""
 
     @functools.cache
@@ -72,14 +72,14 @@ def folders(tmp_path_factory) -> Any:
 
 
 @pytest.fixture
-def saved(folders, tmp_path, unchecked) -> Path:
+def saved(runs, tmp_path, unchecked) -> Path:
     """A copy of a save to do harm to."""
-    return shutil.copytree(folders("IQN")[0], tmp_path / "a run")
+    return shutil.copytree(runs("IQN")[0], tmp_path / "a run")
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_a_resumed_run_is_the_uninterrupted_one(name, folders, unchecked):
-    folder, whole = folders(name)
+def test_a_resumed_run_is_the_uninterrupted_one(name, runs, unchecked):
+    folder, whole = runs(name)
     run = load(folder)
     assert (run.steps, run.seeds, whole.steps) == (60, 2, 100)
     assert eqx.tree_equal(run.agents, whole.agents, typematch=True)
@@ -90,8 +90,8 @@ def test_a_resumed_run_is_the_uninterrupted_one(name, folders, unchecked):
     assert bits(rp.train(run, steps=40).lanes) == bits(whole.lanes)
 
 
-def test_what_was_loaded_works_as_a_run(folders, tmp_path, unchecked):
-    folder, whole = folders("IQN")
+def test_what_was_loaded_works_as_a_run(runs, tmp_path, unchecked):
+    folder, whole = runs("IQN")
     save(whole, tmp_path / "whole")
     run, start = load(tmp_path / "whole"), rp.RiskyGrid().cell(0, 0)
     assert bits(run.lanes) == bits(whole.lanes)
@@ -111,8 +111,8 @@ def train_slowly(folder: str) -> None:
     begin("IQN", 190, progress=lambda run, _: (keeper.maybe(run), time.sleep(0.3)))
 
 
-def test_killed_and_resumed(folders, tmp_path, unchecked):
-    folders("IQN")  # compiled here, and for the other process, too
+def test_killed_and_resumed(runs, tmp_path, unchecked):
+    runs("IQN")  # compiled here, and for the other process, too
     folder, root = tmp_path / "run", Path(__file__).parents[1]
     code = f"from tests.test_saving import train_slowly; train_slowly({str(folder)!r})"
     child = subprocess.Popen([sys.executable, "-c", code], cwd=root)
@@ -142,8 +142,8 @@ class Crash(BaseException):
 
 
 @pytest.mark.parametrize("moment", range(12))
-def test_a_crash_at_any_moment_leaves_a_save(moment, saved, folders, monkeypatch):
-    whole, calls = folders("IQN")[1], []
+def test_a_crash_at_any_moment_leaves_a_save(moment, saved, runs, monkeypatch):
+    whole, calls = runs("IQN")[1], []
 
     def crashing(real: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -155,17 +155,17 @@ def test_a_crash_at_any_moment_leaves_a_save(moment, saved, folders, monkeypatch
         return call
 
     def steps() -> int:
-        return saving._checked(saving._found(saved), saved)[0]["steps"]
+        return saving._checked(folders.found(saved), saved)[0]["steps"]
 
     with monkeypatch.context() as patch:
-        for module, name in ((saving.os, "rename"), (saving.os, "fsync"), (saving.shutil, "rmtree")):
+        for module, name in ((folders.os, "rename"), (folders.os, "fsync"), (folders.shutil, "rmtree")):
             patch.setattr(module, name, crashing(getattr(module, name)))
         if moment < 10:
             with pytest.raises(Crash):
                 save(whole, saved)
         else:
             save(whole, saved)
-    renamed = sum(call is saving.os.rename for call in calls[:moment])
+    renamed = sum(call is folders.os.rename for call in calls[:moment])
     assert steps() == (100 if renamed == 2 else 60)
     if renamed == 1:
         assert not saved.exists()
@@ -357,8 +357,8 @@ def test_values_come_back_as_they_were(value):
         assert repr(back.problem) == repr(value.problem)  # 1 and True are equal, too
 
 
-def test_only_a_save_is_replaced(folders, tmp_path, unchecked):
-    run = folders("IQN")[1]
+def test_only_a_save_is_replaced(runs, tmp_path, unchecked):
+    run = runs("IQN")[1]
     full, file = tmp_path / "full", tmp_path / "file"
     full.mkdir()
     (full / "thesis.tex").write_text("years of work")
@@ -377,8 +377,8 @@ def test_only_a_save_is_replaced(folders, tmp_path, unchecked):
         save(run, file / "below")
 
 
-def test_a_curve_that_json_cannot_hold_is_refused_in_time(folders, tmp_path, unchecked):
-    run = dataclasses.replace(folders("IQN")[1], curve=[{"step": 1, "note": object()}])
+def test_a_curve_that_json_cannot_hold_is_refused_in_time(runs, tmp_path, unchecked):
+    run = dataclasses.replace(runs("IQN")[1], curve=[{"step": 1, "note": object()}])
     with pytest.raises(rp.RiskpathError, match=r"its curve holds a builtins.object"):
         save(run, tmp_path / "run")
     assert not list(tmp_path.iterdir())
@@ -407,5 +407,5 @@ def test_a_checkpointer_saves_when_it_is_time(every, saves, tmp_path, monkeypatc
     for _ in range(2):
         keeper.now(SimpleNamespace(steps=400))  # pyright: ignore[reportArgumentType]
     assert seen == (saves if 400 in saves else [*saves, 400])
-    with pytest.raises(rp.RiskpathError, match="every_steps must be more than 0, got 0"):
+    with pytest.raises(rp.RiskpathError, match="every_steps must be at least 1, got 0"):
         Checkpointer(tmp_path / "run", every_steps=0)

@@ -20,13 +20,13 @@ from riskpath.envs import make
 from riskpath.errors import RiskpathError
 from riskpath.evaluate import Evaluation
 from riskpath.experiments.record import header, write_json
+from riskpath.folders import HEADER
 from riskpath.gym_worlds import is_foreign
 from riskpath.mdp.solution import Solution
 from riskpath.options import AGENTS, assignments, plain
 from riskpath.risk import Mean, RiskMeasure
 from riskpath.risk_compose import BY_NAME as MEASURES
 from riskpath.risk_compose import risk as read_risk
-from riskpath.saving import HEADER
 from riskpath.tables import lane_records, lanes_table, solution_table, solve_all, table_of
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -2,17 +2,14 @@
 
 A saved run is a folder: `header.json` says what was trained (to be read by people, too), `state.eqx` holds all arrays,
 `curve.json` the learning curve. Nothing in it is ever executed: no pickle, and a class is looked up among those of this
-library, never imported by its name. A new save is written beside the old one and takes its place only when it is
-complete, so whenever the process dies there is one that can be loaded.
+library, never imported by its name. `folders.py` sees to it that there is always a complete save.
 """
 
 import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import platform
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -31,30 +28,26 @@ from riskpath.checks import require_counts, require_positive
 from riskpath.encoding import Unknown, decode, encode
 from riskpath.envs.base import Environment
 from riskpath.errors import RiskpathError
+from riskpath.folders import CURVE, HEADER, STATE, digest, found, free, renewed, synced
 from riskpath.prepare import as_environment, gymnasium_environments
 from riskpath.run import Run
 
 FORMAT, VERSION = "riskpath run", 1
-HEADER, STATE, CURVE = "header.json", "state.eqx", "curve.json"
 
 
 def save(run: Run, path: str | Path) -> None:
     """Writes all of a run to a folder; an older save there is replaced, anything else is refused."""
-    place = _free(path)
-    part = _beside(place, "part")
+    place = free(path)
     header, curve = _describe(run), _kept("its curve", run.curve)
     try:
-        shutil.rmtree(part, ignore_errors=True)  # left by a save that was cut short
-        part.mkdir(parents=True)
-        with _synced(part / STATE) as file:
-            eqx.tree_serialise_leaves(file, eqx.filter(_plain_arrays(run.lanes), eqx.is_array))
-        with _synced(part / CURVE) as file:
-            file.write(json.dumps(curve, allow_nan=False).encode())
-        sums = {name: _sum(part / name) for name in (STATE, CURVE)} | {HEADER: _header_sum(header)}
-        with _synced(part / HEADER) as file:
-            file.write((_text({**header, "checksums": sums}) + "\n").encode())
-        _sync(part)
-        _put(part, place)
+        with renewed(place) as part:
+            with synced(part / STATE) as file:
+                eqx.tree_serialise_leaves(file, eqx.filter(_plain_arrays(run.lanes), eqx.is_array))
+            with synced(part / CURVE) as file:
+                file.write(json.dumps(curve, allow_nan=False).encode())
+            sums = {name: digest(part / name) for name in (STATE, CURVE)} | {HEADER: _header_digest(header)}
+            with synced(part / HEADER) as file:
+                file.write((_text({**header, "checksums": sums}) + "\n").encode())
     except OSError as error:
         raise RiskpathError(f"cannot save to {path}: {error.strerror or error}") from None
 
@@ -67,7 +60,7 @@ def load(path: str | Path, *, agent: Agent | Sequence[Agent] | None = None, env:
         agent: The agent, or one for each setting; needed only if its class, or that of its measure, is your own.
         env: The environment, or one for each setting; needed only if it is your own.
     """
-    folder = _found(path)
+    folder = found(path)
     header, curve = _checked(folder, path)
     with _refusing(path, "damaged", "agent"):
         count, sizes = len(header["agents"]), (header["seeds"], header["envs"])
@@ -80,7 +73,7 @@ def load(path: str | Path, *, agent: Agent | Sequence[Agent] | None = None, env:
             raise Unknown("a Gymnasium environment of your own")  # a module's name would be imported
     outside = gymnasium_environments(list(names) if env is None else env, count) if names else []
     if outside:
-        worlds = [found.world for found in outside]
+        worlds = [one.world for one in outside]
     elif env is not None:
         worlds = [as_environment(one) for one in (worlds if len(worlds) > 1 else worlds * count)]
     for name, things in (("agent", agents), ("env", worlds)):
@@ -107,7 +100,7 @@ class Checkpointer:
     _steps: int | None = dataclasses.field(default=None, init=False, repr=False)
 
     def __post_init__(self):
-        _free(self.path)  # not after hours of training
+        free(self.path)  # not after hours of training
         require_counts(every_steps=self.every_steps)
         if self.every_seconds is not None:
             require_positive(every_seconds=self.every_seconds)
@@ -151,7 +144,7 @@ def _describe(run: Run) -> dict[str, Any]:
         "run": {name: _kept(name, getattr(run, name)) for name in rest},
         "agents": [encode(agent) for agent in run.agents],
         # Nobody can ask a Gymnasium environment where in its episode it is: those begin anew.
-        "gymnasium": [found.name for found in run.outside],
+        "gymnasium": [one.name for one in run.outside],
         "environments": [] if run.outside else [encode(world) for world in worlds.values()],
         "environment_of": [] if run.outside else [list(worlds).index(id(world)) for world in run.worlds],
     }
@@ -169,9 +162,9 @@ def _checked(folder: Path, path: str | Path) -> tuple[dict[str, Any], Any]:
         raise RiskpathError(f"{path} has format {header.get('version')!r}; this version of riskpath reads {VERSION}")
     with _refusing(path, "damaged"):
         sums = header.pop("checksums")
-        found = {name: _sum(folder / name) for name in (STATE, CURVE)} | {HEADER: _header_sum(header)}
-        for name, digest in found.items():
-            if sums[name] != digest:
+        own = {name: digest(folder / name) for name in (STATE, CURVE)} | {HEADER: _header_digest(header)}
+        for name, value in own.items():
+            if sums[name] != value:
                 raise ValueError(f"the checksum of {name} is wrong")
         curve = json.loads((folder / CURVE).read_bytes())
     if header.get("random") != (own := str(jax.random.key_impl(jax.random.key(0)))):
@@ -264,69 +257,5 @@ def _text(value: Any, margin: str = "") -> str:
     return f"{first}\n{inner}" + f",\n{inner}".join(parts) + f"\n{margin}{last}"
 
 
-def _header_sum(header: dict[str, Any]) -> str:
+def _header_digest(header: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()
-
-
-def _sum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _beside(place: Path, kind: str) -> Path:
-    return place.with_name(f".{place.name}.{kind}")
-
-
-def _free(path: str | Path) -> Path:
-    """Where to save, if nothing but an older save would be lost there."""
-    place = Path(path).resolve()
-    if place.exists() and not place.is_dir():
-        raise RiskpathError(f"cannot save to {path}: it is a file, and a run is saved as a folder")
-    names = {entry.name for entry in place.iterdir()} if place.exists() else set()
-    if names and not HEADER in names <= {HEADER, STATE, CURVE}:
-        raise RiskpathError(f"cannot save to {path}: it holds other things than a saved run; give a new folder")
-    return place
-
-
-def _found(path: Any) -> Path:
-    """The folder to load from: the last save, which was moved aside if the next one was interrupted at its very end."""
-    if not isinstance(path, str | os.PathLike):
-        raise RiskpathError(f"a run is loaded from a folder, got {path!r}")
-    place = Path(path).resolve()
-    if place.is_file():
-        raise RiskpathError(f"{path} is a file; a saved run is a folder")
-    for folder in (place, _beside(place, "old")):
-        if (folder / HEADER).is_file():
-            return folder
-    if place.exists():
-        raise RiskpathError(f"{path} is not a saved run: it has no {HEADER}")
-    raise RiskpathError(f"there is no saved run at {path}")
-
-
-def _put(part: Path, place: Path) -> None:
-    """Moves a complete save into place; at every moment `_found` finds this one or the one before."""
-    old = _beside(place, "old")
-    if (place / HEADER).is_file():
-        shutil.rmtree(old, ignore_errors=True)
-        os.rename(place, old)
-    elif place.exists():
-        place.rmdir()
-    os.rename(part, place)
-    _sync(place.parent)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _synced(path: Path) -> Iterator[Any]:
-    """A new file that is on the disk, not only on its way there, when it is closed."""
-    with path.open("wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    if hasattr(os, "O_DIRECTORY"):  # elsewhere a folder cannot be opened
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        os.fsync(handle)
-        os.close(handle)
