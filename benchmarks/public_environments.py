@@ -17,147 +17,15 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from public_tasks import TASKS, Task
 
 RESULTS = Path(__file__).parent / "results"
 MEASURES = ("mean", "cvar:0.25")
 EPISODES = 100
-
-
-@dataclass(frozen=True)
-class Task:
-    """An environment and how it is trained on: everything else is the library's default."""
-
-    steps: int
-    """Environment steps of each seed."""
-    envs: int = 1
-    vectors: bool = False
-    discount: float = 0.99
-    network: dict[str, Any] = field(default_factory=dict)
-    training: dict[str, Any] = field(default_factory=dict)
-    goal: float | None = None
-    """The mean return that counts as solved."""
-    training_limit: int | None = None
-    """Episodes are cut off earlier in training than in evaluation."""
-
-
-ACTOR_CRITIC = {"batch_size": 64, "online_taus": 16, "target_taus": 16, "act_taus": 16}
-TASKS = {
-    "CartPole-v1": Task(
-        40_000,
-        goal=475.0,
-        network={"hidden": (64, 64), "normalise": True},
-        training={"lr": 5e-4, "lr_steps": 30_000.0, "target_period": 250, "reward_scale": 0.2},
-    ),
-    "Acrobot-v1": Task(
-        60_000,
-        envs=2,
-        network={"hidden": (64, 64), "normalise": True},
-        training={
-            "update_every": 2,
-            "lr_steps": 30_000.0,
-            "target_period": 50,  # news of the goal travels one step back with each renewal of the target
-            "reward_scale": 0.05,
-            "epsilon_start": 1.0,
-        },
-    ),
-    "FrozenLake-v1": Task(
-        60_000,
-        envs=2,
-        training={"update_every": 2, "reward_scale": 1.0, "kappa": 0.05, "epsilon_start": 1.0, "lr_steps": 30_000.0},
-    ),
-    "Taxi-v4": Task(
-        50_000,
-        envs=2,
-        network={"hidden": (128,)},
-        training={"update_every": 2, "reward_scale": 0.05, "kappa": 0.5, "epsilon_start": 1.0, "lr_steps": 25_000.0},
-    ),
-    "MiniGrid-Empty-Random-5x5-v0": Task(
-        40_000,
-        envs=4,
-        discount=0.95,  # a detour of one step costs 5%, not 1%
-        network={"hidden": (64,), "normalise": True},
-        training={
-            "update_every": 2,
-            "reward_scale": 1.0,
-            "kappa": 0.05,
-            "epsilon_start": 1.0,
-            "epsilon_end": 0.05,
-            "epsilon_steps": 5_000.0,
-            "lr": 5e-4,
-            "lr_steps": 20_000.0,
-        },
-    ),
-    "LunarLander-v3": Task(
-        240_000,
-        envs=4,
-        discount=0.98,  # at 0.99 it hovers
-        goal=200.0,
-        network={"hidden": (64, 64), "normalise": True},
-        training={
-            "update_every": 2,
-            "batch_size": 64,
-            "online_taus": 16,
-            "target_taus": 16,
-            "act_taus": 32,
-            "capacity": 100_000,
-            "start_steps": 2_000,
-            "lr_steps": 120_000.0,
-            "target_period": 50,
-            "reward_scale": 0.05,
-            "epsilon_start": 1.0,
-            "epsilon_end": 0.05,
-            "epsilon_steps": 15_000.0,
-        },
-    ),
-    "Pendulum-v1": Task(
-        30_000,
-        envs=2,
-        vectors=True,
-        discount=0.98,
-        goal=-200.0,
-        network={"hidden": (64, 64)},
-        training={
-            **ACTOR_CRITIC,
-            "update_every": 4,
-            "lr_steps": 15_000.0,
-            "start_steps": 2_000,
-            "kappa": 1.0,
-            "reward_scale": 0.02,
-        },
-    ),
-    "LunarLander-v3, continuous": Task(
-        160_000,
-        envs=4,
-        vectors=True,
-        discount=0.98,
-        goal=200.0,
-        network={"hidden": (64, 64), "normalise": True},
-        training={
-            **ACTOR_CRITIC,
-            "update_every": 4,
-            "lr_steps": 80_000.0,
-            "start_steps": 8_000,
-            "kappa": 1.0,
-            "reward_scale": 0.05,
-            "ou_pull": 0.15,
-            "ou_sigma": 0.2,
-        },
-    ),
-    "MountainCarContinuous-v0": Task(
-        80_000,
-        envs=4,
-        vectors=True,
-        goal=90.0,
-        training_limit=300,
-        network={"hidden": (64, 64)},
-        training={**ACTOR_CRITIC, "lr_steps": 20_000.0},
-    ),
-}
 NUMBERED, VECTORS = ("IQN", "TQL convolved"), ("IQTD3", "TQL convolved")
 WINDOW = 4
 """States that the history agents remember: these problems are Markov, or nearly so."""
@@ -270,12 +138,13 @@ def _file(out: Path, job: tuple[str, str, str]) -> Path:
 def collect(out: Path) -> list[dict[str, Any]]:
     """What earlier runs left in the results, replaced by what is in the folder."""
     path = RESULTS / "public_environments.json"
-    earlier = json.loads(path.read_text())["records"] if path.exists() else []
-    found = {(r["env"], r["agent"], r["risk"]): r for r in earlier}
+    earlier: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    found = {(r["env"], r["agent"], r["risk"]): r for r in earlier.get("records", [])}
     found |= {(r["env"], r["agent"], r["risk"]): r for r in (json.loads(f.read_text()) for f in out.glob("*.json"))}
     records = [found[job] for job in jobs() if job in found]
     command = "python benchmarks/public_environments.py"
-    path.write_text(json.dumps({"command": command, "episodes": EPISODES, "records": records}) + "\n")
+    kept = {"command": command, "note": earlier.get("note", ""), "episodes": EPISODES, "records": records}
+    path.write_text(json.dumps(kept) + "\n")
     return records
 
 
