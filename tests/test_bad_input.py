@@ -77,10 +77,22 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "one callback": (train(callbacks=print), "callbacks must be a list of functions, got a builtin"),
     "callback": (train(callbacks=[3]), "a callback must be a function, got 3"),
     "watch": (train(evaluate_every=10, watch="values"), "watch must be a function, got 'values'"),
+    "watch without evaluations": (train(watch=lambda run: {}), "give evaluate_every=… as well"),
+    "what watch raises": (
+        train(evaluate_every=10, watch=lambda run: run.nothing),
+        "watch failed: AttributeError",
+    ),
+    "what a callback raises": (train(callbacks=[lambda run: None]), "a callback failed: TypeError: .* 1 positional"),
+    "checkpoint nowhere": (train(checkpoint="/proc/nowhere"), "cannot save to /proc/nowhere: No such file"),
     "what watch returns": (train(evaluate_every=10, watch=lambda run: 1.0), "watch must return a dictionary, got a fl"),
     "checkpoint": (train(checkpoint=True), "checkpoint must be a folder or a Checkpointer, got True"),
     "checkpoint is a file": (train(checkpoint=__file__), "it is a file, and a run is saved as a folder"),
+    "seeds of a run": (lambda run: rp.train(run, steps=50, seeds=3), "with the seeds it has, 1, not 3"),
+    "envs of a run": (lambda run: rp.train(run, steps=50, envs=2), "with the envs it has, 1, not 2"),
     # What is asked of a run.
+    "runs compared": (lambda run: rp.compare(run, run), r"compare takes two evaluations, run\.evaluate\(\); got a Run"),  # pyright: ignore[reportArgumentType]
+    "predictor of a run": (lambda run: rp.Predictor(run), r"a Predictor takes a policy, run\.policy\(\); got a Run"),  # pyright: ignore[reportArgumentType]
+    "measure of an evaluation": (lambda run: run.evaluate(5).risk("cvar 0.1"), "unknown risk measure 'cvar 0.1'"),
     "episodes": (lambda run: run.evaluate(-1), "episodes must be at least 1, got -1"),
     "float episodes": (lambda run: run.evaluate(1e3), r"episodes must be a whole number, got 1000\.0"),  # pyright: ignore[reportArgumentType]
     "limit": (lambda run: run.evaluate(5, limit=0), "limit must be at least 1, got 0"),
@@ -161,6 +173,12 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "quiet": (lambda run: rp.ActorCriticTraining(quiet=-0.1), "quiet must be from 0 to 1, got -0.1"),
     "delay": (lambda run: rp.ActorCriticTraining(delay=0), "delay must be at least 1, got 0"),
     "critic": (lambda run: rp.TQL(critic="both"), "critic must be joint, trajectory or convolved, got 'both'"),  # pyright: ignore[reportArgumentType]
+    # Exact solutions.
+    "name to solve": (lambda run: rp.solve("RiskyGrid", "cvar:0.1"), "solve takes a FiniteMDP, got RiskyGrid; of a"),  # pyright: ignore[reportArgumentType]
+    "problem to solve": (
+        lambda run: rp.solve(rp.make("RiskyGrid"), "mean"),
+        r"got RiskyGrid; .* rp\.make\(name\)",
+    ),
     # Measures.
     "a number": (lambda run: rp.risk(0.25), "a risk measure is read from text such as 'cvar:0.25', got 0.25"),  # pyright: ignore[reportArgumentType]
     "level in words": (lambda run: rp.risk("cvar 0.25"), "unknown risk measure 'cvar 0.25'; use mean, cvar:LEVEL"),

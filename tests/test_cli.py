@@ -1,6 +1,8 @@
 """The command line as a user meets it."""
 
 import json
+import signal
+from pathlib import Path
 
 import equinox as eqx
 import numpy as np
@@ -163,7 +165,15 @@ def test_reproduce_of_the_three_states_prints_the_first_figure_and_the_policies(
         (["train", "--agent", "cvar-drl", "--risk", "wang:-1"], "CVaRDRL optimises CVaR only, got wang:-1"),
         (["train", "--agent.training.lr", "fast"], "--agent.training.lr: could not convert string to float: 'fast'"),
         (["train", "--agent.training.lrr", "1"], "--agent.training.lrr"),
+        (["train", "--lr", "1"], "--lr, 1 (did you mean --agent.lr?)"),
+        (["train", "--agent", "iqn", "--agent.lrs", "1"], "--agent.lrs, 1 (did you mean --agent.lr?)"),
         (["train", "--agent", "iqn", "--agent.critic", "joint"], "--agent.critic"),
+        (["train", "--out", __file__], "test_cli.py: Not a directory"),
+        (["train", "--out", "/proc/nowhere"], "cannot write to /proc/nowhere: No such file or directory"),
+        (["train", "--out", str(Path(__file__).parent)], "tests holds other things than a run; give a new folder"),
+        (["solve", "RiskyMountainCar"], "RiskyMountainCar is no table of outcomes; ThreeState and RiskyGrid are"),
+        (["solve", "CartPole-v1"], "CartPole-v1 is no table of outcomes; ThreeState and RiskyGrid are"),
+        (["evaluate", str(Path(__file__).parent)], "tests is not a saved run: it has no header.json"),
         (["train", "--agent.critic", "best"], "invalid choice 'best' for argument '--agent.critic'"),
         (["reproduce", "grid", "--seeds", "0"], "seeds must be at least 1, got 0"),
         (["solve", "Grid"], "unknown environment 'Grid' (did you mean RiskyGrid?); there are ThreeState, RiskyGrid"),
@@ -212,7 +222,48 @@ def test_a_gymnasium_id_is_trained_evaluated_and_resumed_from_the_command_line(c
     assert run(capsys, "resume", folder)[0] == 2
     status, out, _ = run(capsys, "resume", folder, "--steps", "20")
     assert status == 0
-    assert "steps after" in out
+    assert "own estimate" in out
+    steps = json.loads((tmp_path / "x" / "result.json").read_text())["steps"]
+    assert rp.load(tmp_path / "x").steps == steps >= 100  # as the one inside
+
+
+def test_what_is_in_a_folder_is_not_lost(capsys, tmp_path, unchecked):
+    short = ("train", "--agent", "iqn", *SHORT, "--seeds", "1", "--out", str(tmp_path / "x"))
+    assert run(capsys, *short)[0] == 0
+    files = {path: path.read_bytes() for path in (tmp_path / "x").rglob("*.*")}
+    status, out, err = run(capsys, *short)
+    assert (status, out) == (2, "")
+    assert f"riskpath resume {tmp_path / 'x'} goes on with it, --overwrite replaces it" in err
+    assert {path: path.read_bytes() for path in (tmp_path / "x").rglob("*.*")} == files
+    assert run(capsys, *short, "--overwrite")[0] == 0
+    steps = [json.loads(line)["step"] for line in (tmp_path / "x" / "log.jsonl").read_text().splitlines()]
+    assert steps == sorted(set(steps))  # one run's
+    (tmp_path / "y").mkdir()
+    (tmp_path / "y" / "config.json").write_text("{}")
+    assert run(capsys, *short[:-1], str(tmp_path / "y"), "--overwrite")[0] == 2
+    assert (tmp_path / "y" / "config.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_interrupted_says_so_and_goes_on(number, capsys, tmp_path, monkeypatch, unchecked):
+    write = rp.JSONLines.__call__
+
+    def interrupting(self, lanes, numbers):
+        write(self, lanes, numbers)
+        if numbers["step"] >= 60:
+            signal.raise_signal(number)
+
+    folder, often = str(tmp_path / "x"), ("--agent.target-period", "10")
+    with monkeypatch.context() as patch:
+        patch.setattr(rp.JSONLines, "__call__", interrupting)
+        status, out, err = run(capsys, "train", "--agent", "iqn", *SHORT, *often, "--out", folder)
+    assert status == 130
+    assert "own estimate" in out
+    assert f"riskpath: stopped after 60 of 80 steps; riskpath resume {folder} goes on" in err
+    assert run(capsys, "resume", folder)[0] == 0
+    result = json.loads((tmp_path / "x" / "result.json").read_text())
+    assert result["steps"] == 80
+    assert result["curve"][-1]["step"] == 80
 
 
 def test_what_was_set_of_a_gymnasium_environment_is_remembered(capsys, tmp_path, unchecked):

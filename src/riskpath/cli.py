@@ -5,15 +5,18 @@ import functools
 import io
 import os
 import re
+import signal
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import tyro
 
 import riskpath
-from riskpath.commands import COMMANDS, train_command
-from riskpath.errors import RiskpathError
-from riskpath.options import AGENTS, agent_class, parsers, spelled_out, with_config
+from riskpath.commands import COMMANDS
+from riskpath.errors import RiskpathError, did_you_mean
+from riskpath.options import AGENTS, agent_class, option_names, parsers, spelled_out, with_config
+from riskpath.run_commands import train_command
 
 DESCRIPTION = """Decisions that are best for the risk of the whole return.
 
@@ -30,13 +33,28 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments and arguments[0].isidentifier() and arguments[0] not in COMMANDS:
         _fail(f"unknown command {arguments[0]!r}; there are {', '.join(COMMANDS)}")
     try:
-        _read(arguments or ["--help"])()
+        with _ended_as_interrupted():
+            _read(arguments or ["--help"])()
     except RiskpathError as error:
         _fail(str(error))
-    except KeyboardInterrupt:
-        _fail("interrupted", status=130)
+    except KeyboardInterrupt as stop:
+        _fail(str(stop) or "interrupted", status=130)
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextlib.contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    """SIGTERM is heard as Ctrl-C is: what was trained is kept."""
+    try:
+        before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    except ValueError:  # only the main thread can say so
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _read(arguments: list[str]) -> Any:
@@ -57,7 +75,10 @@ def _read(arguments: list[str]) -> Any:
             )
     except SystemExit as stop:
         if stop.code:
-            _fail(_first_line(complaint.getvalue()))
+            message = _first_line(complaint.getvalue())
+            unknown = re.match(r"Unrecognized options: --([\w.-]+)", message)
+            options = option_names(kind) if arguments[0] == "train" else []
+            _fail(message + (did_you_mean(unknown[1], options) if unknown else ""))
         raise
 
 

@@ -1,36 +1,26 @@
 """The commands, one function each: thin ones over the library, whose arguments and docstrings are the command line."""
 
-import contextlib
-import dataclasses
-import functools
 import json as json_module
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-import gymnasium
 import tyro
 from rich.console import Console
 
-import riskpath
 from riskpath.checks import require_counts
 from riskpath.envs import BY_NAME as ENVIRONMENTS
 from riskpath.envs import make
 from riskpath.errors import RiskpathError
-from riskpath.evaluate import Evaluation
-from riskpath.experiments.record import header, write_json
-from riskpath.folders import HEADER
 from riskpath.gym_worlds import is_foreign
 from riskpath.mdp.solution import Solution
-from riskpath.options import AGENTS, assignments, plain
-from riskpath.risk import Mean, RiskMeasure
+from riskpath.options import AGENTS, assignments
+from riskpath.progress import working
+from riskpath.risk import Mean
 from riskpath.risk_compose import BY_NAME as MEASURES
 from riskpath.risk_compose import risk as read_risk
-from riskpath.tables import lane_records, lanes_table, solution_table, solve_all, table_of
-
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""What `evaluate` says of the law of the return."""
+from riskpath.run_commands import evaluate, resume, train_command
+from riskpath.tables import solution_table, solve_all
 
 
 def solve(
@@ -50,8 +40,13 @@ def solve(
         json: Print JSON for machines instead of a table.
     """
     measure = read_risk(risk)
+    finite = [name for name, kind in ENVIRONMENTS.items() if hasattr(kind, "mdp")]
+    if problem not in finite and (problem in ENVIRONMENTS or is_foreign(problem)):
+        raise RiskpathError(
+            f"{problem} is no table of outcomes; {' and '.join(finite)} are, and rp.solve takes your own"
+        )
     mdp = make(problem, **assignments(set)).mdp(discount)
-    with _working(f"solving {mdp.name}"):
+    with working(f"solving {mdp.name}"):
         answers = solve_all(mdp, measure)
     if json:
         record: dict[str, Any] = {"problem": problem, "risk": str(measure), "discount": discount}
@@ -73,129 +68,8 @@ def demo(seed: int = 0, out: Path = Path("riskpath-demo.png")) -> None:
     from riskpath import demo as tour  # figures are slow to import, solving is not
 
     console = Console()
-    tour.exact(console, _working)
+    tour.exact(console, working)
     tour.learned(console, out, seed)
-
-
-def train_command(kind: Any) -> Any:
-    """The command `train`, with the fields of one class of agents as its options."""
-    defaults, names = kind(), Literal[tuple(AGENTS)]
-
-    def train(
-        env: str = "RiskyGrid",
-        agent: names = "tql",  # pyright: ignore[reportInvalidTypeForm]
-        fields: Annotated[kind, tyro.conf.arg(name="agent")] = defaults,  # pyright: ignore[reportInvalidTypeForm]
-        steps: int = 30_000,
-        seeds: int = 8,
-        envs: int = 1,
-        seed: int = 0,
-        set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE")] = (),
-        out: Path | None = None,
-    ) -> None:
-        """Trains an agent, several seeds side by side, and shows what each of them has learned.
-
-        Args:
-            env: The problem: ThreeState, RiskyGrid, RiskyMountainCar, or any Gymnasium id such as CartPole-v1.
-            agent: The algorithm; its fields, below, are those of the class.
-            fields: --risk and --discount are short for --agent.risk and --agent.discount, --agent.window for
-                --agent.network.window, --agent.lr for --agent.training.lr, and so on.
-            steps: Environment steps for each seed.
-            seeds: How many, trained side by side.
-            envs: Environments for each seed.
-            seed: The number all randomness starts from.
-            set: Fields of the problem to change, for example forks=5 p_yellow=0.8.
-            out: A folder for the run itself (`riskpath evaluate` and `resume` read it), config.json, which
-                --config takes, log.jsonl, and result.json with every seed's values and learning curves.
-        """
-        require_counts(steps=steps, seeds=seeds, envs=envs)
-        world = _world(env, assignments(set))
-        console, began = Console(), time.monotonic()
-        console.print(f"training {agent} on {env}, {fields.risk}: {steps:,} steps, {seeds} seeds", highlight=False)
-        sizes: dict[str, Any] = {"steps": steps, "seeds": seeds, "envs": envs, "seed": seed}
-        # Without an exact law a point of the curve costs episodes: a few will do.
-        watch = None if hasattr(world, "mdp") else _episodes
-        every = max(1, steps // 10)
-        keep: dict[str, Any] = {}
-        config = {"env": env, "set": list(set), "agent": agent, "fields": plain(fields), **sizes}
-        if out is not None:
-            write_json(out / "config.json", config)
-            keep = {"checkpoint": out / "run", "callbacks": [riskpath.JSONLines(out / "log.jsonl")]}
-        run = riskpath.train(fields, world, **sizes, evaluate_every=every, watch=watch, progress=True, **keep)
-        lanes, seconds = lane_records(run, world), time.monotonic() - began
-        console.print(lanes_table(f"{agent} on {env} after {run.steps:,} steps, {seconds:.0f} s", fields.risk, lanes))
-        if out is not None:
-            record = {**header("riskpath train", seconds), "config": config, "steps": run.steps}
-            write_json(out / "result.json", {**record, "lanes": lanes, "curve": run.curve})
-            console.print(f"written: {out / 'result.json'}", highlight=False)
-
-    return train
-
-
-def evaluate(
-    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")],
-    episodes: int = 1_000,
-    risk: str | None = None,
-    seed: int = 1,
-    json: bool = False,
-) -> None:
-    """Episodes of a saved run's policies: mean, risk and quantiles with 95% intervals.
-
-    Args:
-        run: A folder that `riskpath train --out` wrote.
-        episodes: How many, for each seed.
-        risk: A measure to judge by; the one it was trained for unless told.
-        seed: The number their randomness starts from.
-        json: Print JSON for machines instead of a table.
-    """
-    require_counts(episodes=episodes)
-    measure = None if risk is None else read_risk(risk)
-    found, _ = _saved(run)
-    with _working("playing episodes"):
-        sample = found.evaluate(episodes, seed=seed)
-    rows = [row for setting in range(len(found.agents)) for row in _figures(sample, setting, measure)]
-    if json:
-        told = [{**dataclasses.asdict(row.pop("value")), **row} for row in rows]
-        record = {"run": str(run), "steps": found.steps, "seeds": found.seeds, "episodes": episodes, "figures": told}
-        print(json_module.dumps(record, indent=2))
-    else:
-        title = f"{episodes:,} episodes of each of {found.seeds} seeds after {found.steps:,} steps, 95% intervals"
-        Console().print(table_of(title, rows))
-
-
-def _figures(sample: Evaluation, setting: int, measure: RiskMeasure | None) -> list[dict[str, Any]]:
-    """What is said of one setting, each figure with its interval."""
-    own = str(measure or sample.risks[setting])
-    which = {"setting": setting} if len(sample.risks) > 1 else {}
-    rows: list[dict[str, Any]] = []
-    for name, discounted in (("undiscounted", False), ("discounted", True)):
-        figures = {"mean": sample.mean(discounted)[setting], own: sample.risk(measure, discounted)[setting]}
-        if not discounted:
-            values = sample.quantiles(QUANTILES)[setting]
-            figures |= {f"{level:.0%} quantile": value for level, value in zip(QUANTILES, values, strict=True)}
-        rows += [{**which, "return": name, "figure": figure, "value": value} for figure, value in figures.items()]
-    return rows
-
-
-def resume(
-    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")],
-    steps: int | None = None,
-) -> None:
-    """Trains a saved run further: to where it was to go, or for more steps.
-
-    Args:
-        run: A folder that `riskpath train --out` wrote.
-        steps: Environment steps for each seed, beyond what it has.
-    """
-    require_counts(steps=steps)
-    (found, place), before = _saved(run), time.monotonic()
-    if steps is None and (found.plan is None or found.steps >= found.plan.start + found.plan.steps):
-        raise RiskpathError(f"{run} is finished, at {found.steps:,} steps; give --steps to go on")
-    watch = None if hasattr(found.worlds[0], "mdp") else _episodes
-    logs = [] if place == run else [riskpath.JSONLines(run / "log.jsonl")]
-    riskpath.train(found, steps=steps, watch=watch, progress=True, checkpoint=place, callbacks=logs)
-    said = f"{found.steps:,} steps after {time.monotonic() - before:.0f} s; estimates "
-    said += ", ".join(f"{x:.4g}" for x in found.estimates()[0])
-    Console().print(said, highlight=False)
 
 
 def agents() -> None:
@@ -220,35 +94,6 @@ def _print_list(kinds: Mapping[str, Any]) -> None:
     width = max(map(len, kinds)) + 2
     for name, kind in kinds.items():
         print(f"{name:{width}}{next(iter((kind.__doc__ or '').splitlines()), '')}")
-
-
-def _episodes(run: Any) -> dict[str, Any]:
-    """A point of the learning curve where there is no exact law; the host's episodes are slow."""
-    return {"values": run.evaluate(20 if run.outside else 100).values().tolist()}
-
-
-def _saved(folder: Path) -> tuple[riskpath.Run, Path]:
-    """The run in a folder of `train --out`, or in a folder of `run.save`, and where exactly it is."""
-    inside = folder.is_dir() and not (folder / HEADER).is_file()
-    place = folder / "run" if inside else folder
-    return riskpath.load(place, env=_remembered(folder) if inside else None), place
-
-
-def _remembered(folder: Path) -> Any:
-    """The Gymnasium environment that `train --set` changed, which a run alone does not know; no module is imported."""
-    try:
-        config = json_module.loads((folder / "config.json").read_text())
-        env, fields = config["env"], assignments(tuple(config["set"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return _world(env, fields) if fields and is_foreign(env) and ":" not in env else None
-
-
-def _world(env: str, fields: dict[str, Any]) -> Any:
-    """One of ours, or a Gymnasium id with keyword arguments."""
-    if not is_foreign(env):
-        return make(env, **fields)
-    return functools.partial(gymnasium.make, env, **fields) if fields else env
 
 
 def reproduce(
@@ -289,12 +134,6 @@ def reproduce(
     for said in chosen.report(result, out):
         console.print(said, highlight=False)
     console.print(f"{result['device']}, {result['seconds']:.0f} s; results are in {out}", highlight=False)
-
-
-def _working(what: str) -> Any:
-    """A spinner on a terminal, nothing elsewhere."""
-    console = Console(stderr=True)
-    return console.status(what) if console.is_terminal else contextlib.nullcontext()
 
 
 COMMANDS = {

@@ -15,6 +15,7 @@ from riskpath.intervals import Bootstrap, Interval, Resampled, quantile_weights,
 from riskpath.loop import Lanes, begin
 from riskpath.mdp.solution import Solution
 from riskpath.risk import Mean, RiskMeasure
+from riskpath.risk_compose import risk as read_risk
 from riskpath.types import EnvSpec, Key, Percept, power
 
 
@@ -38,8 +39,9 @@ class Evaluation:
     discounts: list[float] | None = None
     """γ of each setting, if known."""
 
-    def values(self, discounted: bool = False, risk: RiskMeasure | None = None) -> np.ndarray:
+    def values(self, discounted: bool = False, risk: RiskMeasure | str | None = None) -> np.ndarray:
         """β of the whole return, [settings, seeds]: of each setting's own measure, or of a given one."""
+        risk = None if risk is None else read_risk(risk)
         returns = self.discounted if discounted else self.returns
         return np.array(
             [
@@ -56,7 +58,7 @@ class Evaluation:
 
     def risk(
         self,
-        measure: RiskMeasure | None = None,
+        measure: RiskMeasure | str | None = None,
         discounted: bool = False,
         *,
         confidence: float = 0.95,
@@ -104,8 +106,8 @@ class Evaluation:
         reached = self.risk(measure, discounted, confidence=confidence, resamples=resamples, seed=seed)
         return [interval / optimum for interval in reached]
 
-    def _resampled(self, measure: RiskMeasure | None, discounted: bool, bootstrap: Bootstrap) -> list[Resampled]:
-        returns = self._checked(discounted)
+    def _resampled(self, measure: RiskMeasure | str | None, discounted: bool, bootstrap: Bootstrap) -> list[Resampled]:
+        returns, measure = self._checked(discounted), None if measure is None else read_risk(measure)
         return [
             bootstrap(sample, risk_weights(measure or own, returns.shape[-1]))
             for own, sample in zip(self.risks, returns, strict=True)
@@ -139,7 +141,7 @@ class Evaluation:
 def compare(
     first: Evaluation,
     second: Evaluation,
-    measure: RiskMeasure | None = None,
+    measure: RiskMeasure | str | None = None,
     discounted: bool = False,
     *,
     confidence: float = 0.95,
@@ -147,6 +149,9 @@ def compare(
     seed: int = 0,
 ) -> list[Interval]:
     """How much better the first is, for each setting, in its own measure or a given one; their runs are independent."""
+    for one in (first, second):
+        if not isinstance(one, Evaluation):
+            raise RiskpathError(f"compare takes two evaluations, run.evaluate(); got a {type(one).__name__}")
     if len(first.risks) != len(second.risks):
         raise RiskpathError(f"got {len(first.risks)} and {len(second.risks)} settings; they are compared one by one")
     for ours, theirs in zip(first.risks, second.risks, strict=True):

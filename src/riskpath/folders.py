@@ -46,7 +46,7 @@ def found(path: Any) -> Path:
     place = Path(path).resolve()
     if place.is_file():
         raise RiskpathError(f"{path} is a file; a saved run is a folder")
-    for folder in (place, _beside(place, "old")):
+    for folder in (place, _beside(place, "old"), place / "run"):  # the last is where the command line puts it
         if (folder / HEADER).is_file():
             return folder
     if place.exists():

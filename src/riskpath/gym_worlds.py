@@ -2,8 +2,8 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from riskpath import host
 from riskpath.envs.base import Environment
 from riskpath.envs.spaces import Translation
-from riskpath.errors import RiskpathError
+from riskpath.errors import RiskpathError, in_one_line, one_line
 from riskpath.host import Outside, Seen, Worlds
 from riskpath.loop import Lanes
 from riskpath.types import EnvSpec, Key
@@ -70,7 +70,7 @@ def foreign(env: Any) -> Foreign:
         first = _checked(translation.read_all(obs)[0], translation.spec)
         return Foreign(translation, first, _mask(mask, translation.spec), row=env, alone=True)
     factory, own = _factory(env), isinstance(env, gymnasium.Env)
-    with _in_one_line("cannot make the environment"):
+    with in_one_line("cannot make the environment"):
         sample = env if own else factory()
         if not isinstance(sample, gymnasium.Env):
             raise RiskpathError(f"a factory must return a gymnasium.Env, got a {type(sample).__name__}")
@@ -79,7 +79,7 @@ def foreign(env: Any) -> Foreign:
     obs, info = _reset(sample, 0)
     if isinstance(space, spaces.Box) and np.shape(obs) != space.shape:
         raise RiskpathError(f"an observation has shape {np.shape(obs)}; the observation space says {space.shape}")
-    with _in_one_line(f"cannot read an observation as one of {type(space).__name__}"):
+    with in_one_line(f"cannot read an observation as one of {type(space).__name__}"):
         first = _checked(translation.read(obs), translation.spec)
     mask = _mask(info.get("action_mask"), translation.spec)
     if not own:
@@ -94,7 +94,7 @@ def _factory(env: Any) -> Factory:
             try:
                 gymnasium.spec(env)
             except gymnasium.error.Error as error:
-                raise RiskpathError(f"unknown environment {env!r}: {_one_line(error)}") from None
+                raise RiskpathError(f"unknown environment {env!r}: {one_line(error)}") from None
         return functools.partial(gymnasium.make, env)
     if isinstance(env, gymnasium.Env):
         spec, used = env.spec, []
@@ -132,7 +132,7 @@ class GymnasiumWorlds(Worlds):
         factories = [_limited(one.factory, limit) for one in found for _ in range(each)]
         # Spawned, not forked: JAX has threads, which a fork would not bring along.
         kind = functools.partial(AsyncVectorEnv, context="spawn") if workers else SyncVectorEnv
-        with _in_one_line(f"cannot make {self.count} environments"):
+        with in_one_line(f"cannot make {self.count} environments"):
             self._row, self._own = kind(factories, autoreset_mode=AutoresetMode.SAME_STEP), True
 
     def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -143,7 +143,7 @@ class GymnasiumWorlds(Worlds):
 
     def step(self, action: np.ndarray, env_keys: Any, reset_keys: Any) -> Seen:
         """Gymnasium's own randomness; the keys are not needed."""
-        with _in_one_line("the environment failed in step"):
+        with in_one_line("the environment failed in step", self._promise):
             obs, reward, terminated, truncated, info = self._row.step(self.translation.write(action))
             seen, reward = self._read(obs), np.asarray(reward, np.float32)
             mask = self._masks(info, np.ones(self.count, bool))
@@ -155,6 +155,12 @@ class GymnasiumWorlds(Worlds):
                     final[i] = _checked(self.translation.read(info["final_obs"][i]), self.spec)
                 final_mask[done] = self._masks(ended, done)[done]
         return Seen(final, final_mask, reward, np.asarray(terminated), np.asarray(truncated & ~terminated), seen, mask)
+
+    @property
+    def _promise(self) -> str:
+        space = self.translation.observation_space
+        shape = "" if space.shape is None else f" of shape {space.shape}"
+        return f"; step returns an observation{shape}, reward, terminated, truncated and a dictionary"
 
     def _read(self, obs: Any) -> np.ndarray:
         return _checked(self.translation.read_all(obs), self.spec)
@@ -203,7 +209,14 @@ def _with_limit(factory: Factory, limit: int) -> gymnasium.Env:
 
 
 def _limit(env: gymnasium.Env | VectorEnv) -> int | None:
-    return None if env.spec is None else env.spec.max_episode_steps
+    """Of its specification, or of a wrapper around a class that has none."""
+    if env.spec is not None:
+        return env.spec.max_episode_steps
+    limits: list[int] = []
+    while isinstance(env, gymnasium.Wrapper):
+        limits += [env._max_episode_steps] if isinstance(env, gymnasium.wrappers.TimeLimit) else []
+        env = env.env
+    return min(limits, default=None)
 
 
 def _check_row(row: VectorEnv, count: int) -> None:
@@ -216,7 +229,7 @@ def _check_row(row: VectorEnv, count: int) -> None:
 
 
 def _reset(env: Any, seed: Any) -> tuple[Any, dict[str, Any]]:
-    with _in_one_line("the environment failed in reset"):
+    with in_one_line("the environment failed in reset"):
         told = env.reset(seed=seed)
     if not (isinstance(told, tuple) and len(told) == 2 and isinstance(told[1], dict)):
         raise RiskpathError(f"reset must return an observation and a dictionary, got a {type(told).__name__}")
@@ -239,18 +252,3 @@ def _mask(told: Any, spec: EnvSpec) -> np.ndarray:
     if np.shape(told) != (spec.num_actions,):
         raise RiskpathError(f"an action mask has shape {np.shape(told)}; there are {spec.num_actions} actions")
     return np.asarray(told, bool)
-
-
-@contextmanager
-def _in_one_line(what: str) -> Iterator[None]:
-    """Whatever a user's environment raises, it is the user's to know."""
-    try:
-        yield
-    except RiskpathError:
-        raise
-    except Exception as error:
-        raise RiskpathError(f"{what}: {_one_line(error)}") from error
-
-
-def _one_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]

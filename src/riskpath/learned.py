@@ -11,7 +11,7 @@ import numpy as np
 
 from riskpath.agents.base import Agent
 from riskpath.envs.base import Environment, FiniteEnvironment, action_numbers, state_numbers
-from riskpath.errors import RiskpathError
+from riskpath.errors import RiskpathError, in_one_line
 from riskpath.losses import midpoints
 from riskpath.mdp.model import FiniteMDP
 from riskpath.types import Percept
@@ -68,8 +68,13 @@ class LearnedPolicy:
 
     def _read(self, state: Any) -> tuple[Any, np.ndarray, list[Any]]:
         if translation := getattr(self.world, "translation", None):
-            state = translation.read(state)
+            space = translation.observation_space
+            with in_one_line(f"an observation must be one of {space}".replace("\n", " ")):
+                state = translation.read(state)
         if not isinstance(self.world, FiniteEnvironment):
+            shape = self.world.spec.obs_shape
+            if np.shape(state) != shape:
+                raise RiskpathError(f"an observation must have shape {shape}, got {np.shape(state)}")
             return state, np.ones(self.world.spec.num_actions, bool), []
         assert self.world.problem is not None
         number, names = _names(self.world.problem)

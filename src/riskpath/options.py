@@ -59,10 +59,17 @@ def _swept(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.Primi
     )
 
 
-def _in_full() -> dict[str, str]:
+def option_names(kind: type[Agent]) -> list[str]:
+    """What can be said of an agent of this class, in short."""
+    full = _in_full([kind])
+    own = {f"agent.{field.name}" for field in dataclasses.fields(kind)} - {"agent.network", "agent.training"}
+    return ["--" + name.replace("_", "-") for name in [*full, *own] if ".no_" not in name]
+
+
+def _in_full(kinds: Iterable[type[Agent]] = AGENTS.values()) -> dict[str, str]:
     """Short names of fields: those of a network or of training do not say where they are."""
     full = {"risk": "agent.risk", "discount": "agent.discount"}
-    for kind in AGENTS.values():
+    for kind in kinds:
         for part in ("network", "training"):
             for field in dataclasses.fields(kind.__dataclass_fields__[part].default):
                 full[f"agent.{field.name}"] = f"agent.{part}.{field.name}"
@@ -108,7 +115,7 @@ def with_config(arguments: list[str]) -> list[str]:
         told = [word for name, value in {**config, **fields}.items() for word in _words(name, value)]
     except OSError as error:
         raise RiskpathError(f"cannot read {file}: {error.strerror}") from None
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, TypeError):
         raise RiskpathError(f"{file} is no configuration: see config.json in the folder of a run") from None
     said = {word.split("=", 1)[0] for word in rest if word.startswith("--")}
     kept: list[str] = []

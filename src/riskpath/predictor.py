@@ -29,6 +29,8 @@ class Predictor:
     policy: LearnedPolicy
 
     def __post_init__(self):
+        if not isinstance(self.policy, LearnedPolicy):
+            raise RiskpathError(f"a Predictor takes a policy, run.policy(); got a {type(self.policy).__name__}")
         if _needs_rewards(self.policy.agent, self.policy.critic, self.policy.world.spec):
             name = type(self.policy.agent).__name__
             raise RiskpathError(

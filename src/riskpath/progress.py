@@ -1,5 +1,6 @@
-"""The progress bar of training: quiet where nobody watches."""
+"""The progress bar of training, and a spinner for other work: quiet where nobody watches."""
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -29,3 +30,9 @@ class TrainingBar:
     def close(self) -> None:
         """Leaves the terminal as it was."""
         self.bar.stop()
+
+
+def working(what: str) -> Any:
+    """A spinner on a terminal, nothing elsewhere."""
+    console = Console(stderr=True)
+    return console.status(what) if console.is_terminal else contextlib.nullcontext()

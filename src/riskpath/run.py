@@ -16,7 +16,7 @@ from riskpath import host, loop, prepare
 from riskpath.agents.base import Agent
 from riskpath.checks import require_counts, require_whole
 from riskpath.envs.base import Environment, FiniteEnvironment
-from riskpath.errors import RiskpathError
+from riskpath.errors import RiskpathError, in_one_line
 from riskpath.evaluate import Evaluation, outlook, rollouts
 from riskpath.law import Law
 from riskpath.learned import LearnedPolicy
@@ -36,12 +36,19 @@ class Plan:
     steps: int
     """How many more were asked for."""
     evaluate_every: int | None = None
-    """Steps between evaluations."""
+    """Steps between evaluations; the last one is in the end."""
+
+    @property
+    def goal(self) -> int:
+        """Steps of each lane in the end."""
+        return self.start + self.steps
 
     def due(self, before: int, now: int) -> bool:
         """Is it time for another evaluation? It may be late for several: after a long warm-up one has to do."""
         every = self.evaluate_every
-        return every is not None and (now - self.start) // every > (before - self.start) // every
+        if every is None:
+            return False
+        return (now - self.start) // every > (before - self.start) // every or before < self.goal <= now
 
 
 class TrainingStopped(RiskpathError):
@@ -74,6 +81,17 @@ class Run:
     """And those being trained on, which are in the middle of their episodes."""
     _copied: tuple[loop.Lanes, Any] | None = field(default=None, repr=False)
     """The lanes that were last copied to the host, and what was copied of them."""
+
+    def __repr__(self) -> str:
+        kinds = {type(agent).__name__: None for agent in self.agents}
+        where = {getattr(world, "name", None) or type(world).__name__: None for world in self.worlds}
+        lanes = f"{len(self.agents)} settings of {self.seeds} seeds" if len(self.agents) > 1 else f"{self.seeds} seeds"
+        return f"<Run of {', '.join(kinds)} on {', '.join(where)}: {lanes}, {self.steps:,} steps>"
+
+    @property
+    def finished(self) -> bool:
+        """Has it gone as far as it was asked to?"""
+        return self.plan is None or self.steps >= self.plan.goal
 
     @property
     def steps(self) -> int:
@@ -192,10 +210,10 @@ def train(
         envs: Environments for each lane.
         seed: The number all randomness starts from.
         progress: True for a progress bar, or a function called after every chunk with the run and its metrics.
-        evaluate_every: Steps between evaluations of the greedy policies, kept in `run.curve`.
+        evaluate_every: Steps between evaluations of the greedy policies, kept in `run.curve`; one more in the end.
         watch: What to keep there instead of the values, as a function of the run.
         workers: Step Gymnasium environments in processes of their own, one for each: worth it if a step is slow.
-        checkpoint: A folder to save to every five minutes and in the end, or a `Checkpointer`.
+        checkpoint: A folder to save to at first, every five minutes and in the end, or a `Checkpointer`.
         callbacks: Functions of the run and a dictionary of numbers, called after every chunk (`logs.py`).
     """
     require_counts(steps=steps, seeds=seeds, envs=envs, evaluate_every=evaluate_every)
@@ -205,14 +223,21 @@ def train(
         raise RiskpathError("give steps=…, the environment steps for each lane")
     prepare.use_compilation_cache()
     keeper = _checkpointer(checkpoint)
-    run = _taken_up(agent, env, workers) if isinstance(agent, Run) else _begin(agent, env, seeds, envs, seed, workers)
+    if isinstance(agent, Run):
+        run = _taken_up(agent, env, seeds, envs, workers)
+    else:
+        run = _begin(agent, env, seeds, envs, seed, workers)
     if steps is not None:
         run.plan = Plan(run.steps, steps, evaluate_every)
     if (plan := run.plan) is None:
         raise RiskpathError("give steps=…; only a run that was interrupted knows how far it was to go")
+    if watch and not plan.evaluate_every:
+        raise RiskpathError("watch is called at every evaluation: give evaluate_every=… as well")
     if run.outside and plan.evaluate_every and not watch:
         _gymnasium().require_copies(run.outside)
-    goal, each = plan.start + plan.steps, loop.steps_per_round(run.agents[0], run.lanes.time.shape[1])
+    if keeper:
+        keeper.now(run)  # a place that cannot be written to is known before the work, and whatever happens can go on
+    goal, each = plan.goal, loop.steps_per_round(run.agents[0], run.lanes.time.shape[1])
     rounds = max(1, min(plan.evaluate_every or plan.steps, plan.steps // 10 or 1, 20_000) // each)
     show = TrainingBar(goal) if progress is True else progress or None
     began, before = time.monotonic(), run.steps
@@ -233,7 +258,8 @@ def train(
                 if callbacks and metrics:
                     numbers["estimate"] = run.estimates().ravel()
                 for callback in [*([show] if show else []), *callbacks]:
-                    callback(run, numbers)
+                    with in_one_line("a callback failed"):
+                        callback(run, numbers)
     except KeyboardInterrupt:
         pass
     finally:
@@ -268,7 +294,8 @@ def _require_finite(run: Run, lanes: loop.Lanes, metrics: dict[str, Any]) -> Non
 
 def _noted(run: Run, watch: Any) -> dict[str, Any]:
     """What the learning curve keeps."""
-    noted = watch(run) if watch else {"values": run.values().tolist()}
+    with in_one_line("watch failed"):
+        noted = watch(run) if watch else {"values": run.values().tolist()}
     if not isinstance(noted, dict):
         raise RiskpathError(f"watch must return a dictionary, got a {type(noted).__name__}")
     return noted
@@ -293,10 +320,13 @@ def _begin(agent: Any, env: Any, seeds: int, envs: int, seed: int, workers: bool
     return Run(agents, worlds, seeds, lanes, outside=outside, row=row)
 
 
-def _taken_up(run: Run, env: Any, workers: bool) -> Run:
+def _taken_up(run: Run, env: Any, seeds: int, envs: int, workers: bool) -> Run:
     """A run to be trained further; Gymnasium environments that are not where it was left begin anew."""
     if env is not None:
         raise RiskpathError("a run is trained further where it was trained before: give no environment")
+    for name, asked, has in (("seeds", seeds, run.seeds), ("envs", envs, run.lanes.time.shape[1])):
+        if asked not in (1, has):
+            raise RiskpathError(f"a run is trained further with the {name} it has, {has}, not {asked}")
     if not run.outside or (run.row and run.row.steps == run.steps):
         return run
     if run.row and not run.outside[0].alone:

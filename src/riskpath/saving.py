@@ -70,7 +70,7 @@ def load(path: str | Path, *, agent: Agent | Sequence[Agent] | None = None, env:
         worlds = [known[number] for number in header["environment_of"]] if env is None else _listed(env)
         names = header["gymnasium"]
         if names and env is None and (None in names or any(":" in name for name in names)):
-            raise Unknown("a Gymnasium environment of your own")  # a module's name would be imported
+            raise Unknown("Gymnasium environment of your own")  # a module's name would be imported
     outside = gymnasium_environments(list(names) if env is None else env, count) if names else []
     if outside:
         worlds = [one.world for one in outside]

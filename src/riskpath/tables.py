@@ -75,32 +75,32 @@ def table_of(title: str, rows: list[dict[str, Any]]) -> Table:
     return table
 
 
-def lane_records(run: Run, problem: Any) -> list[dict[str, Any]]:
-    """What each seed of a run with one setting does, what that is worth, and what it believes it to be worth."""
-    discount = float(run.agents[0].discount)
-    if isinstance(run.worlds[0], FiniteEnvironment):
-        values, discounted = run.values()[0], run.values(discount)[0]
+def lane_records(run: Run, problem: Any, setting: int = 0) -> list[dict[str, Any]]:
+    """What each seed of one setting does, what that is worth, and what it believes it to be worth."""
+    discount = float(run.agents[setting].discount)
+    if isinstance(run.worlds[setting], FiniteEnvironment):
+        values, discounted = run.values()[setting], run.values(discount)[setting]
     else:
         sample = run.evaluate(100 if run.outside else 1_000)
-        values, discounted = sample.values()[0], sample.values(discounted=True)[0]
+        values, discounted = sample.values()[setting], sample.values(discounted=True)[setting]
     return [
         {
             "seed": seed,
-            "does": _does(run, seed, problem),
+            "does": _does(run, seed, setting, problem),
             "value": float(values[seed]),
             "discounted": float(discounted[seed]),
             "estimate": float(estimate),
         }
-        for seed, estimate in enumerate(run.estimates()[0])
+        for seed, estimate in enumerate(run.estimates()[setting])
     ]
 
 
-def _does(run: Run, seed: int, problem: Any) -> str:
+def _does(run: Run, seed: int, setting: int, problem: Any) -> str:
     """A policy on a finite problem in a few words."""
+    policy, world = run.policy(seed, setting), run.worlds[setting]
     if isinstance(problem, RiskyGrid):
-        return problem.path(run.policy(seed))
-    world = run.worlds[0]
-    return "\n".join(describe_policy(world.mdp(), run.policy(seed))) if isinstance(world, FiniteEnvironment) else ""
+        return problem.path(policy)
+    return "\n".join(describe_policy(world.mdp(), policy)) if isinstance(world, FiniteEnvironment) else ""
 
 
 def lanes_table(title: str, risk: RiskMeasure, lanes: list[dict[str, Any]]) -> Table:

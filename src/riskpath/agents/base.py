@@ -64,6 +64,13 @@ class Network(eqx.Module):
         """What turns observations into vectors."""
         return Senses(spec, self.normalise, self.channels, key=key)
 
+    def length(self, spec: EnvSpec) -> int:
+        """How many states a history holds: a window, or the episode's limit."""
+        length = self.window or spec.max_steps
+        if length is None:
+            raise RiskpathError("episodes of this environment have no known limit: give network=rp.Network(window=10)")
+        return min(length, spec.max_steps or length)
+
 
 def check_counts(training: Any) -> None:
     """What all ways of training count."""

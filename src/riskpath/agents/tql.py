@@ -93,10 +93,7 @@ class TQL(Agent):
     def window(self, spec: EnvSpec) -> int:
         """All of the episode, unless a window was asked for."""
         require_numbered(spec, "TQL")
-        length = self.network.window or spec.max_steps
-        if length is None:
-            raise RiskpathError("episodes of this environment have no known limit: give TQL a window, for example 10")
-        return min(length, spec.max_steps or length)
+        return self.network.length(spec)
 
     def reset(self, state: CriticState, spec: EnvSpec) -> Past:
         """An empty history."""

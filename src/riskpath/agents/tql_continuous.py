@@ -117,10 +117,7 @@ class TQLContinuous(Agent):
         """The latest states, or all of the episode."""
         if not spec.action_size:
             raise RiskpathError("TQLContinuous acts with vectors; this environment has numbered actions: use TQL")
-        length = self.network.window or spec.max_steps
-        if length is None:
-            raise RiskpathError("episodes of this environment have no known limit: give a window, for example 10")
-        return min(length, spec.max_steps or length)
+        return self.network.length(spec)
 
     def reset(self, state: CriticState, spec: EnvSpec) -> Past:
         """An empty history."""

@@ -1,13 +1,12 @@
 """The problems that come with the library, by name."""
 
-import difflib
 import importlib.util
 from typing import Any
 
 from riskpath.envs.mountain_car import RiskyMountainCar
 from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.envs.three_state import ThreeState
-from riskpath.errors import RiskpathError
+from riskpath.errors import RiskpathError, did_you_mean
 
 BY_NAME = {"ThreeState": ThreeState, "RiskyGrid": RiskyGrid, "RiskyMountainCar": RiskyMountainCar}
 
@@ -15,17 +14,16 @@ BY_NAME = {"ThreeState": ThreeState, "RiskyGrid": RiskyGrid, "RiskyMountainCar":
 def make(name: str, **fields: Any) -> Any:
     """An environment by name, with any of its fields changed: `make("RiskyGrid", forks=5)`."""
     if name not in BY_NAME:
-        raise RiskpathError(f"unknown environment {name!r}{_hint(name, BY_NAME)}; there are {', '.join(BY_NAME)}")
+        raise RiskpathError(
+            f"unknown environment {name!r}{did_you_mean(name, BY_NAME)}; there are {', '.join(BY_NAME)}"
+        )
     known = BY_NAME[name].__dataclass_fields__
     for field in fields:
         if field not in known:
-            raise RiskpathError(f"{name} has no field {field!r}{_hint(field, known)}; there are {', '.join(known)}")
+            raise RiskpathError(
+                f"{name} has no field {field!r}{did_you_mean(field, known)}; there are {', '.join(known)}"
+            )
     return BY_NAME[name](**fields)
-
-
-def _hint(word: str, known: Any) -> str:
-    close = difflib.get_close_matches(word.lower(), [name.lower() for name in known], n=1)
-    return f" (did you mean {next(name for name in known if name.lower() == close[0])}?)" if close else ""
 
 
 def _register() -> None:

@@ -30,6 +30,9 @@ def solve(mdp: FiniteMDP, risk: RiskMeasure | str, policies: PolicyClass = "adap
     - "adaptive": π(time, state, return so far); the only class that makes sense under random transitions;
     - "nested": π(s), optimal for the time-consistent risk β[R₀ + γβ[R₁ + …]], another objective altogether.
     """
+    if not isinstance(mdp, FiniteMDP):
+        kind = mdp if isinstance(mdp, str) else type(mdp).__name__
+        raise RiskpathError(f"solve takes a FiniteMDP, got {kind}; of a problem by name it is rp.make(name).mdp()")
     if policies not in _SOLVERS:
         accepted = ", ".join(map(repr, get_args(PolicyClass)))
         raise RiskpathError(f"policies must be one of {accepted}, got {policies!r}")
