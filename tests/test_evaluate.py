@@ -110,6 +110,15 @@ def test_values_are_exact_and_estimates_are_those_of_the_best_action(run, unchec
     assert len({round(float(x), 3) for x in run.estimates().ravel()}) == 4
 
 
+@pytest.mark.parametrize(("every", "seen"), [(40, [60, 80, 120, 140]), (70, [80, 140]), (500, [140]), (None, [])])
+def test_the_last_policy_is_always_evaluated(every, seen, unchecked):
+    watch = (lambda run: {"at": run.steps}) if every else None
+    run = rp.train(AGENTS, "RiskyGrid", steps=140, seeds=2, evaluate_every=every, watch=watch)
+    assert [point["at"] for point in run.curve] == seen
+    assert run.finished
+    assert repr(run) == "<Run of TQL on RiskyGrid: settings 2, seeds 2, steps 140>"
+
+
 @pytest.mark.parametrize("stopped", [60, 80, 100])
 def test_after_a_long_warm_up_the_curve_goes_on_evenly_also_when_resumed(stopped, tmp_path, unchecked):
     def interrupt(run, numbers):

@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import TimeLimit
 
 import riskpath as rp
 from riskpath import host, loop
 from riskpath.envs.spaces import Translation
 from riskpath.gym_worlds import GymnasiumWorlds, foreign
+from riskpath.learned import LearnedPolicy
 from riskpath.prepare import as_environment, use_compilation_cache
 
 SMALL: dict[str, Any] = {
@@ -236,6 +238,38 @@ def test_ctrl_c_returns_what_was_trained(unchecked):
 
 
 @pytest.mark.parametrize(
+    ("wrapped", "limit"),
+    [
+        (lambda: Echo(), None),
+        (lambda: TimeLimit(Echo(), 7), 7),
+        (lambda: gymnasium.wrappers.OrderEnforcing(TimeLimit(TimeLimit(Echo(), 9), 12)), 9),
+        (lambda: TimeLimit(gymnasium.make("CartPole-v1"), 30), 30),
+        ("CartPole-v1", 500),
+    ],
+)
+def test_a_limit_is_known_wherever_it_is_said(wrapped, limit):
+    assert foreign(wrapped).translation.max_steps == limit
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (np.zeros(5), r"must be one of Box\(.*: ValueError: cannot reshape"),
+        ({"a": 1}, "an observation must be one of Box"),
+        ("left", "an observation must be one of Box"),
+    ],
+)
+def test_a_policy_is_shown_what_it_was_trained_on(state, message, unchecked):
+    spec = foreign(Echo).world.spec
+    agent = rp.IQN(**NUMBERED)
+    policy = LearnedPolicy(agent, agent.init(spec, key=jax.random.key(0)), foreign(Echo).world)
+    assert policy(np.zeros(3))[0] in range(3)
+    with pytest.raises(rp.RiskpathError, match=message) as refused:
+        policy(state)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
     ("agent", "env", "message"),
     [
         (rp.IQN(), lambda: Echo(spaces.Text(3)), "cannot read observations from Text"),
@@ -248,7 +282,7 @@ def test_ctrl_c_returns_what_was_trained(unchecked):
         (rp.IQN(), lambda: 3, "must return a gymnasium.Env, got a int"),
         (rp.IQN(), lambda: 1 / 0, "cannot make the environment: ZeroDivisionError"),
         (rp.IQN(**NUMBERED), lambda: Echo(fails_at=2), "failed in step: ValueError: the motor is broken"),
-        (rp.TQL(), lambda: Echo(), "no known limit"),
+        (rp.TQL(), lambda: Echo(), r"no known limit: give network=rp.Network\(window=10\)"),
         (rp.IQN(), SyncVectorEnv([lambda: Echo()]), "SAME_STEP"),
         (rp.IQN(), SyncVectorEnv([lambda: Echo()] * 3, autoreset_mode=AutoresetMode.SAME_STEP), "has 3 environments"),
         ([rp.IQN(), rp.IQN()], ["RiskyGrid", "CartPole-v1"], "cannot be trained together"),
@@ -327,7 +361,8 @@ def test_an_error_in_the_middle_of_training_leaves_what_was_learned(env, tmp_pat
 
 def test_a_save_that_fails_leaves_what_was_learned(tmp_path, monkeypatch, unchecked):
     def full(run, path):
-        raise rp.RiskpathError("cannot save: no space left")
+        if run.steps:  # not yet before the first step
+            raise rp.RiskpathError("cannot save: no space left")
 
     monkeypatch.setattr("riskpath.saving.save", full)
     with pytest.raises(rp.TrainingStopped, match="no space left") as stop:
@@ -342,10 +377,10 @@ def test_whatever_a_callback_raises_ctrl_c_is_heard_as_before(unchecked):
         assert signal.getsignal(signal.SIGINT) is not before
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError) as raised:
+    with pytest.raises(rp.TrainingStopped, match="a callback failed: ZeroDivisionError") as raised:
         rp.train(rp.IQN(rp.Mean(), **NUMBERED), Echo, steps=60, callbacks=[broken])
     assert signal.getsignal(signal.SIGINT) is before
-    assert raised.value is not None  # its traceback keeps the loop alive until here
+    assert raised.value.run.steps == 40  # its traceback keeps the loop alive until here
 
 
 def test_an_episode_is_finished_unless_it_was_cut_off_by_the_limit_asked_for(unchecked):

@@ -83,10 +83,11 @@ class Run:
     """The lanes that were last copied to the host, and what was copied of them."""
 
     def __repr__(self) -> str:
-        kinds = {type(agent).__name__: None for agent in self.agents}
-        where = {getattr(world, "name", None) or type(world).__name__: None for world in self.worlds}
-        lanes = f"{len(self.agents)} settings of {self.seeds} seeds" if len(self.agents) > 1 else f"{self.seeds} seeds"
-        return f"<Run of {', '.join(kinds)} on {', '.join(where)}: {lanes}, {self.steps:,} steps>"
+        settings, world = len(self.agents), self.worlds[0]
+        where = (world.problem and world.problem.name) if isinstance(world, FiniteEnvironment) else type(world).__name__
+        where = (self.outside[0].name or "a Gymnasium environment") if self.outside else where
+        size = f"settings {settings}, seeds {self.seeds}, steps {self.steps:,}"
+        return f"<Run of {type(self.agents[0]).__name__} on {where}: {size}>"
 
     @property
     def finished(self) -> bool:
