@@ -27,8 +27,9 @@ from riskpath.monotone import inverse
 from riskpath.predictor import Predictor
 from riskpath.risk import CPW, POW, CVaR, Mean, RiskMeasure, Wang
 from riskpath.risk_compose import Distortion, Mixture, register_risk, risk
-from riskpath.run import Run, TrainingStopped, train
+from riskpath.run import Run, TrainingStopped
 from riskpath.saving import Checkpointer, load
+from riskpath.training import train
 from riskpath.types import EnvSpec
 
 __version__ = "0.1.0"

@@ -21,8 +21,9 @@ from riskpath.mdp.solve import solve
 from riskpath.plot import panels, save
 from riskpath.risk import CVaR
 from riskpath.risk_compose import risk as read_risk
-from riskpath.run import Run, train
+from riskpath.run import Run
 from riskpath.tables import CLASSES, lane_records, overview_table, solve_all, table_of
+from riskpath.training import train
 
 PROBLEMS = (
     ("ThreeState", "Bet or not, twice (ThreeState): risk of the whole return", ["mean", "cvar:0.1", "cvar:0.25"]),

@@ -82,18 +82,22 @@ def gymnasium_environments(env: Any, count: int) -> list[Any]:
     """How to make a Gymnasium environment for each of `count` settings; nothing if they are of another kind."""
     if find_spec("gymnasium") is None:  # all else works without it
         return []
-    from gymnasium.vector import VectorEnv
-
-    from riskpath.gym_worlds import foreign, is_foreign
-
+    worlds = gym_worlds()
     if not isinstance(env, list | tuple):
-        return [foreign(env)] * count if is_foreign(env) else []
-    kinds = [is_foreign(one) for one in env]
+        return [worlds.foreign(env)] * count if worlds.is_foreign(env) else []
+    kinds = [worlds.is_foreign(one) for one in env]
     if any(kinds) and not all(kinds):
         raise RiskpathError("Gymnasium environments and others cannot be trained together; train them one by one")
-    if any(isinstance(one, VectorEnv) for one in env):
+    if any(isinstance(one, worlds.VectorEnv) for one in env):
         raise RiskpathError("give one vector environment for all settings, not a list of them")
-    return _match([foreign(one) for one in env], count) if any(kinds) else []
+    return _match([worlds.foreign(one) for one in env], count) if any(kinds) else []
+
+
+def gym_worlds() -> Any:
+    """The module of that name, imported only where Gymnasium is wanted: all else works without it."""
+    from riskpath import gym_worlds
+
+    return gym_worlds
 
 
 def _match(found: list[Any], count: int) -> list[Any]:

@@ -22,8 +22,9 @@ class TrainingBar:
         """After every chunk."""
         if self.bar.disable:
             return
-        note = f"{run.steps:,} steps, {metrics['steps_per_second']:,.0f} steps/s"
+        note = f"{run.steps:,} random steps; compiling"  # the first chunk that learns comes next, and takes a while
         if "loss" in metrics:
+            note = f"{run.steps:,} steps, {metrics['steps_per_second']:,.0f} steps/s"
             note += f", estimates {', '.join(f'{np.median(row):.4g}' for row in run.estimates())}"
         self.bar.update(self.task, completed=run.steps, note=note)
 

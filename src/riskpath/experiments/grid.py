@@ -22,7 +22,8 @@ from riskpath.experiments.record import earlier, header, write_json
 from riskpath.mdp.solve import solve
 from riskpath.risk import CVaR
 from riskpath.risk_compose import risk as read_risk
-from riskpath.run import Run, train
+from riskpath.run import Run
+from riskpath.training import train
 
 GRID, PROBE = RiskyGrid(), RiskyGrid(p_yellow=0.8, blue=38.0)
 EARLY = 20_000

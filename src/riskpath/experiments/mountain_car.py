@@ -25,7 +25,8 @@ from riskpath.experiments.record import earlier, header, write_json
 from riskpath.risk import Mean, RiskMeasure
 from riskpath.risk_compose import risk as read_risk
 from riskpath.risk_table import Tabulated
-from riskpath.run import Run, train
+from riskpath.run import Run
+from riskpath.training import train
 
 WEIGHTS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 MEASURES = ("cvar:0.25", "cpw:0.71", "pow:-2", "wang:0.75", "wang:-0.75")

@@ -19,7 +19,8 @@ from riskpath.law import Law
 from riskpath.mdp import operators
 from riskpath.plot import COLOURS, EXACT, panels, quantile_steps, save
 from riskpath.risk import CVaR
-from riskpath.run import Run, train
+from riskpath.run import Run
+from riskpath.training import train
 
 PROBLEM, RISK, LEVELS, ENVS = ThreeState(), CVaR(0.1), 100, 16
 NETWORK = Network(head="table")
