@@ -1,5 +1,6 @@
 """Pictures and the action-sequence table of the grid experiment, from its recorded results."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -42,17 +43,17 @@ def learning_curves(result: dict[str, Any]) -> Any:
     for axis, risk in zip(axes[0], LEVELS, strict=True):
         curves_panel(axis, _by_agent(result, risk), optima.get(("paper", risk)))
         axis.set_title(f"CVaR {risk.partition(':')[2]}", fontsize=10)
+        axis.set_xscale("log")  # most is decided early
+        axis.xaxis.set_major_formatter("{x:g}")
     axes[0, 0].set_ylabel("exact CVaR of the greedy policy", fontsize=8)
-    _legend(*axes[0])
+    _legend(figure, axes[0])
     return figure
 
 
-def _legend(*axes: Axes) -> None:
-    """On the first panel that shows anything."""
-    for axis in axes:
-        if axis.get_legend_handles_labels()[0]:
-            axis.legend(fontsize=8, frameon=False, loc="center right")
-            return
+def _legend(figure: Any, axes: Iterable[Axes]) -> None:
+    """Above all panels, where it hides nothing; they show the same agents, or nothing."""
+    handles, labels = max((axis.get_legend_handles_labels() for axis in axes), key=lambda told: len(told[0]))
+    figure.legend(handles, labels, fontsize=8, frameon=False, loc="outside upper center", ncols=3)
 
 
 def curves_panel(axis: Axes, agents: dict[str, list[dict[str, Any]]], best: dict[str, Any] | None) -> None:
@@ -74,7 +75,7 @@ def return_distributions(result: dict[str, Any]) -> Any:
         returns_panel(axis, _by_agent(result, risk), risk)
         axis.set_title(f"CVaR {risk.partition(':')[2]} (dashed: median over seeds)", fontsize=10)
     axes[0, 0].set_ylabel("probability", fontsize=8)
-    _legend(*axes[0, ::-1])
+    _legend(figure, axes[0])
     return figure
 
 
@@ -107,7 +108,7 @@ def paths_table(result: dict[str, Any]) -> str:
         if not lanes:
             continue
         lines += ["", f"## {risk}", "", "| steps | " + " | ".join(lanes) + " |", "|---:|" + "---|" * len(lanes)]
-        for share in (0.05, 0.1, 0.5, 1.0):
+        for share in (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0):
             row, shown = [], 0
             for found in lanes.values():
                 at = max(0, round(share * len(found[0]["curve"])) - 1)
