@@ -44,6 +44,7 @@ def learning_curves(result: dict[str, Any]) -> Any:
         curves_panel(axis, _by_agent(result, risk), optima.get(("paper", risk)))
         axis.set_title(f"CVaR {risk.partition(':')[2]}", fontsize=10)
         axis.set_xscale("log")  # most is decided early
+        axis.set_ylim(bottom=0)  # untrained policies are far below
         axis.xaxis.set_major_formatter("{x:g}")
     axes[0, 0].set_ylabel("exact CVaR of the greedy policy", fontsize=8)
     _legend(figure, axes[0])
@@ -108,11 +109,15 @@ def paths_table(result: dict[str, Any]) -> str:
         if not lanes:
             continue
         lines += ["", f"## {risk}", "", "| steps | " + " | ".join(lanes) + " |", "|---:|" + "---|" * len(lanes)]
+        longest = max((found[0]["curve"] for found in lanes.values()), key=len)
         for share in (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0):
-            row, shown = [], 0
-            for found in lanes.values():
-                at = max(0, round(share * len(found[0]["curve"])) - 1)
-                shown = max(shown, found[0]["curve"][at][0])
-                row.append(counted([lane["curve"][at][2].replace("|", "\\|") for lane in found]))
-            lines.append(f"| {shown:,} | " + " | ".join(row) + " |")
+            steps = longest[max(0, round(share * len(longest)) - 1)][0]
+            row = [counted([_path(lane["curve"], steps) for lane in found]) for found in lanes.values()]
+            lines.append(f"| {steps:,} | " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _path(curve: list[Any], steps: int) -> str:
+    """Where a seed went when it was last looked at."""
+    seen = [path for step, _, path in curve if step <= steps]
+    return seen[-1].replace("|", "\\|") if seen else "–"
