@@ -3,6 +3,7 @@
 import json
 import signal
 from pathlib import Path
+from unittest.mock import ANY
 
 import equinox as eqx
 import numpy as np
@@ -238,6 +239,11 @@ def test_what_is_in_a_folder_is_not_lost(capsys, tmp_path, unchecked):
     assert run(capsys, *short, "--overwrite")[0] == 0
     steps = [json.loads(line)["step"] for line in (tmp_path / "x" / "log.jsonl").read_text().splitlines()]
     assert steps == sorted(set(steps))  # one run's
+    files = {path: path.read_bytes() for path in (tmp_path / "x").rglob("*.*")}
+    assert run(capsys, *short, "--overwrite", "--env", "RiskyMountainCar") == (2, "", ANY)  # IQN cannot act there
+    assert {path: path.read_bytes() for path in (tmp_path / "x").rglob("*.*")} == files
+    assert run(capsys, *short[:-1], str(tmp_path / "z"), "--env", "Pendulum-v1") == (2, "", ANY)
+    assert not (tmp_path / "z").exists()
     (tmp_path / "y").mkdir()
     (tmp_path / "y" / "config.json").write_text("{}")
     assert run(capsys, *short[:-1], str(tmp_path / "y"), "--overwrite")[0] == 2

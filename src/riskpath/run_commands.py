@@ -12,6 +12,7 @@ import tyro
 from rich.console import Console
 
 import riskpath
+from riskpath import prepare
 from riskpath.checks import require_counts
 from riskpath.envs import make
 from riskpath.errors import RiskpathError
@@ -67,6 +68,8 @@ def train_command(kind: Any) -> Any:
         del config  # read before all others, by `options.with_config`
         require_counts(steps=steps, seeds=seeds, envs=envs)
         world = _world(env, assignments(set))
+        (found, *_), _ = prepare.as_environments(world, 1)
+        prepare.require_fit(fields, found.spec, envs)  # before anything is written
         said = {"env": env, "set": list(set), "agent": agent, "fields": plain(fields)}
         sizes: dict[str, Any] = {"steps": steps, "seeds": seeds, "envs": envs, "seed": seed}
         keep = {} if out is None else _folder(out, said | sizes, overwrite)
