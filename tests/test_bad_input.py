@@ -69,6 +69,7 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "float steps": (train(steps=1e5), r"steps must be a whole number, got 100000\.0"),
     "text steps": (train(steps="50"), "steps must be a whole number, got '50'"),
     "envs": (train(envs=0), "envs must be at least 1, got 0"),
+    "no seeds": (train(seeds=None), "seeds must be a whole number, got None"),
     "float seeds": (train(seeds=2.5), r"seeds must be a whole number, got 2\.5"),
     "float seed": (train(seed=0.5), r"seed must be a whole number, got 0\.5"),
     "evaluate_every 0": (train(evaluate_every=0), "evaluate_every must be at least 1, got 0"),
@@ -95,6 +96,7 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "measure of an evaluation": (lambda run: run.evaluate(5).risk("cvar 0.1"), "unknown risk measure 'cvar 0.1'"),
     "episodes": (lambda run: run.evaluate(-1), "episodes must be at least 1, got -1"),
     "float episodes": (lambda run: run.evaluate(1e3), r"episodes must be a whole number, got 1000\.0"),  # pyright: ignore[reportArgumentType]
+    "no episodes": (lambda run: run.evaluate(None), "episodes must be a whole number, got None"),  # pyright: ignore[reportArgumentType]
     "limit": (lambda run: run.evaluate(5, limit=0), "limit must be at least 1, got 0"),
     "other shape": (
         lambda run: run.evaluate(5, env="CartPole-v1"),
@@ -166,6 +168,10 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "window": (lambda run: rp.Network(window=0), "window must be at least 1, got 0"),
     "head": (lambda run: rp.Network(head="shallow"), "head must be late or deep or table, got 'shallow'"),  # pyright: ignore[reportArgumentType]
     "batch": (lambda run: rp.Training(batch_size=0), "batch_size must be at least 1, got 0"),
+    "no batch": (lambda run: rp.Training(batch_size=None), "batch_size must be a whole number, got None"),  # pyright: ignore[reportArgumentType]
+    "no memory": (lambda run: rp.Network(memory=None), "memory must be a whole number, got None"),  # pyright: ignore[reportArgumentType]
+    "no delay": (lambda run: rp.ActorCriticTraining(delay=None), "delay must be a whole number, got None"),  # pyright: ignore[reportArgumentType]
+    "no forks": (lambda run: rp.RiskyGrid(forks=None), "forks must be a whole number, got None"),  # pyright: ignore[reportArgumentType]
     "float batch": (lambda run: rp.Training(batch_size=32.0), r"batch_size must be a whole number, got 32\.0"),  # pyright: ignore[reportArgumentType]
     "step size": (lambda run: rp.Training(lr=-1e-3), "lr must be at least 0, got -0.001"),
     "epsilon": (lambda run: rp.Training(epsilon_start=1.5), "epsilon_start must be from 0 to 1, got 1.5"),

@@ -1,6 +1,7 @@
 """Every Python block of the README and the docs runs, in order, as one program per page; links lead somewhere."""
 
 import re
+import shlex
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from riskpath import risk_compose
+from riskpath.cli import _read
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -40,6 +42,21 @@ def test_links_lead_somewhere(page):
         assert found.exists(), target
         if anchor:
             assert anchor in anchors(found), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_command_line_knows_the_commands_shown(page, tmp_path, unchecked):
+    text = page.read_text()
+    files = re.findall(r"^```json\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE) or ["{}"]
+    for number, content in enumerate(files):
+        config = tmp_path / f"{number}.json"
+        config.write_text(content)
+        assert callable(_read(["train", "--config", str(config)]))
+    for block in re.findall(r"^```sh\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+        for command in (shlex.split(line, comments=True) for line in block.splitlines()):
+            if command[:1] == ["riskpath"]:
+                words = [str(tmp_path / "0.json") if word.endswith("config.json") else word for word in command[1:]]
+                assert callable(_read(words))  # read, not called: some of them take minutes
 
 
 def anchors(page: Path) -> set[str]:

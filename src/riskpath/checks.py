@@ -18,13 +18,17 @@ def require_whole(**values: Any) -> None:
             raise RiskpathError(f"{name} must be a whole number, got {value!r}")
 
 
+def given(**values: Any) -> dict[str, Any]:
+    """Those that were said, where None is allowed for what was not."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def require_counts(least: int = 1, /, **counts: Any) -> None:
-    """Whole numbers and at least so many; None is what was not said."""
+    """Whole numbers and at least so many."""
+    require_whole(**counts)
     for name, value in counts.items():
-        if value is not None:
-            require_whole(**{name: value})
-            if value < least:
-                raise RiskpathError(f"{name} must be at least {least}, got {value}")
+        if value < least:
+            raise RiskpathError(f"{name} must be at least {least}, got {value}")
 
 
 def require_positive(**values: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
-from riskpath.checks import require_counts
+from riskpath.checks import given, require_counts
 from riskpath.envs import BY_NAME as ENVIRONMENTS
 from riskpath.envs import make
 from riskpath.errors import RiskpathError
@@ -117,7 +117,7 @@ def reproduce(
 
     if experiment not in EXPERIMENTS:
         raise RiskpathError(f"unknown experiment {experiment!r}; there are {', '.join(EXPERIMENTS)}")
-    require_counts(seeds=seeds)
+    require_counts(**given(seeds=seeds))
     chosen = EXPERIMENTS[experiment]
     parts = list(dict.fromkeys(chosen.parts(quick)))
     if only and not any(only in part for part in parts):

@@ -11,7 +11,7 @@ import numpy as np
 
 from riskpath import host, loop, prepare
 from riskpath.agents.base import Agent
-from riskpath.checks import require_counts, require_whole
+from riskpath.checks import given, require_counts, require_whole
 from riskpath.envs.base import Environment, FiniteEnvironment
 from riskpath.errors import RiskpathError
 from riskpath.evaluate import Evaluation, outlook, rollouts
@@ -127,7 +127,7 @@ class Run:
             limit: The most steps of one; needed only where the environment has no limit of its own.
             env: Another environment of the same sizes, or one for each setting; where it was trained unless told.
         """
-        require_counts(episodes=episodes, limit=limit)
+        require_counts(episodes=episodes, **given(limit=limit))
         require_whole(seed=seed)
         worlds, outside = self.worlds, self.outside
         if env is not None:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 import riskpath
 from riskpath import prepare
-from riskpath.checks import require_counts
+from riskpath.checks import given, require_counts
 from riskpath.envs import make
 from riskpath.errors import RiskpathError
 from riskpath.evaluate import Evaluation
@@ -176,7 +176,7 @@ def resume(
         run: A folder that `riskpath train --out` wrote.
         steps: Environment steps for each seed, beyond what it has.
     """
-    require_counts(steps=steps)
+    require_counts(**given(steps=steps))
     (found, place), before = _saved(run), time.monotonic()
     if steps is None and found.finished:
         raise RiskpathError(f"{run} is finished, at {found.steps:,} steps; give --steps to go on")

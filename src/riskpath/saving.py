@@ -24,7 +24,7 @@ import numpy as np
 import riskpath
 from riskpath import loop
 from riskpath.agents.base import Agent
-from riskpath.checks import require_counts, require_positive
+from riskpath.checks import given, require_counts, require_positive
 from riskpath.encoding import Unknown, decode, encode
 from riskpath.envs.base import Environment
 from riskpath.errors import RiskpathError
@@ -101,9 +101,8 @@ class Checkpointer:
 
     def __post_init__(self):
         free(self.path)  # not after hours of training
-        require_counts(every_steps=self.every_steps)
-        if self.every_seconds is not None:
-            require_positive(every_seconds=self.every_seconds)
+        require_counts(**given(every_steps=self.every_steps))
+        require_positive(**given(every_seconds=self.every_seconds))
 
     def maybe(self, run: Run) -> bool:
         """Saves if it is time to."""

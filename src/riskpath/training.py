@@ -10,7 +10,7 @@ import numpy as np
 
 from riskpath import host, loop, prepare
 from riskpath.agents.base import Agent
-from riskpath.checks import require_counts, require_whole
+from riskpath.checks import given, require_counts, require_whole
 from riskpath.errors import RiskpathError, in_one_line
 from riskpath.progress import TrainingBar
 from riskpath.run import Plan, Run, TrainingStopped
@@ -55,7 +55,7 @@ def train(
         checkpoint: A folder to save to at first, every five minutes and in the end, or a `Checkpointer`.
         callbacks: Functions of the run and a dictionary of numbers, called after every chunk (`logs.py`).
     """
-    require_counts(steps=steps, seeds=seeds, envs=envs, evaluate_every=evaluate_every)
+    require_counts(seeds=seeds, envs=envs, **given(steps=steps, evaluate_every=evaluate_every))
     require_whole(seed=seed)
     prepare.require_functions(progress, watch, callbacks)
     if steps is None and not isinstance(agent, Run):
@@ -133,8 +133,10 @@ def _require_finite(run: Run, lanes: loop.Lanes, metrics: dict[str, Any]) -> Non
 
 def _noted(run: Run, watch: Any) -> dict[str, Any]:
     """What the learning curve keeps."""
+    if watch is None:
+        return {"values": run.values().tolist()}
     with in_one_line("watch failed"):
-        noted = watch(run) if watch else {"values": run.values().tolist()}
+        noted = watch(run)
     if not isinstance(noted, dict):
         raise RiskpathError(f"watch must return a dictionary, got a {type(noted).__name__}")
     return noted

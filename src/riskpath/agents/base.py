@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
 from riskpath.checks import (
     fields,
+    given,
     require_counts,
     require_no_less_than_zero,
     require_positive,
@@ -58,7 +59,7 @@ class Network(eqx.Module):
         if not self.hidden:
             raise RiskpathError("a network needs at least one hidden layer, for example hidden=(64,)")
         require_widths(hidden=self.hidden, channels=self.channels or ())
-        require_counts(memory=self.memory, window=self.window)
+        require_counts(memory=self.memory, **given(window=self.window))
 
     def senses(self, spec: EnvSpec, *, key: Key) -> Senses:
         """What turns observations into vectors."""

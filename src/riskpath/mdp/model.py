@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from riskpath.checks import require_counts
+from riskpath.checks import given, require_counts
 from riskpath.errors import RiskpathError
 from riskpath.law import PROB_TOLERANCE, Law
 from riskpath.mdp.evaluate import evaluate, simulate
@@ -73,7 +73,7 @@ class FiniteMDP:
             raise RiskpathError(f"start state {missing[0]!r} does not occur in the outcomes")
         if not 0 < mdp.discount <= 1:
             raise RiskpathError(f"discount must be in (0, 1], got {discount}")
-        require_counts(horizon=horizon)
+        require_counts(**given(horizon=horizon))
         if horizon is None and (loop := _find_loop(mdp)):
             raise RiskpathError(f"episodes of this problem need not end ({' → '.join(map(str, loop))}): give horizon=…")
         return mdp
