@@ -125,6 +125,9 @@ class GymnasiumWorlds(Worlds):
         """`each` environments for every one of `found`, in worker processes if asked, cut off after `limit` steps."""
         self.translation = found[0].translation
         self.spec, self.count = self.translation.spec, len(found) * each
+        shape = self.translation.observation_space.shape
+        seen = "an observation" if shape is None else f"an observation of shape {shape}"
+        self._promise = f"; step returns {seen}, reward, terminated, truncated and a dictionary"
         if found[0].row is not None:
             self._row, self._own = found[0].row, False
             _check_row(self._row, self.count)
@@ -155,12 +158,6 @@ class GymnasiumWorlds(Worlds):
                     final[i] = _checked(self.translation.read(info["final_obs"][i]), self.spec)
                 final_mask[done] = self._masks(ended, done)[done]
         return Seen(final, final_mask, reward, np.asarray(terminated), np.asarray(truncated & ~terminated), seen, mask)
-
-    @property
-    def _promise(self) -> str:
-        space = self.translation.observation_space
-        shape = "" if space.shape is None else f" of shape {space.shape}"
-        return f"; step returns an observation{shape}, reward, terminated, truncated and a dictionary"
 
     def _read(self, obs: Any) -> np.ndarray:
         return _checked(self.translation.read_all(obs), self.spec)
