@@ -16,7 +16,7 @@ from pathlib import Path
 
 import riskpath as rp
 from riskpath.envs.risky_grid import Cell
-from riskpath.law import Law
+from riskpath.risk.law import Law
 
 RESULTS = Path(__file__).parent / "results" / "exact.json"
 DISCOUNT = 0.99
@@ -53,7 +53,7 @@ def timed(function, *args):
 
 
 def compare(forks: int, text: str) -> dict:
-    grid, risk = rp.RiskyGrid(forks=forks), rp.risk(text)
+    grid, risk = rp.RiskyGrid(forks=forks), rp.parse_risk(text)
     solution, search_s = timed(rp.solve, grid.mdp(DISCOUNT), risk, "history")
     (few_best, few), few_s = timed(enumerate_all, grid, risk, True)
     (all_best, every), all_s = timed(enumerate_all, grid, risk, False)

@@ -165,7 +165,7 @@ def returns(starts: int, draws: int, policy: Policy, env: RiskyMountainCar, seed
         return t + 1, cars, alive & ~done, total + worth * jnp.where(alive[:, None], reward, 0.0)[None]
 
     def going(carry):
-        return (carry[0] < env.max_steps) & carry[2].any()
+        return (carry[0] < env.max_episode_steps) & carry[2].any()
 
     begin = (jnp.zeros((), jnp.int32), cars, jnp.ones(starts, bool), jnp.zeros((2, starts, draws)))
     return jax.lax.while_loop(going, move, begin)[3].reshape(2, -1)
@@ -196,7 +196,7 @@ def score(risks: list[rp.RiskMeasure], sample: Callable[[int], Array]) -> Scores
 def cells(c: float, texts: list[str], grid: Grid, kappas: list[float], starts: int, draws: int) -> list[dict]:
     """The records of all measures at one weight of the penalty."""
     env = RiskyMountainCar(c=c).bare()
-    risks = [rp.risk(text) for text in texts]
+    risks = [rp.parse_risk(text) for text in texts]
     settled = neutral(env, grid)
     lambdas = [kappa / c for kappa in kappas] if c else [0.0]
     assert lambdas[0] == 0, "the first policy is the mean-optimal control"

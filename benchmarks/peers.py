@@ -62,7 +62,7 @@ def rejax(size: dict[str, int]) -> Iterator[int]:
     import jax  # the peer's own, not ours
     from rejax import IQN  # pyright: ignore[reportMissingImports]
 
-    steps = size["target_period"]
+    steps = size["target_update_interval"]
     algorithm = IQN.create(
         env="CartPole-v1",
         agent_kwargs={"hidden_layer_sizes": (size["width"],), "activation": "relu"},
@@ -71,9 +71,9 @@ def rejax(size: dict[str, int]) -> Iterator[int]:
         num_tau_samples=size["quantiles"],
         num_tau_prime_samples=size["quantiles"],
         batch_size=size["batch"],
-        buffer_size=size["capacity"],
-        fill_buffer=size["start_steps"],
-        target_update_freq=size["target_period"],
+        buffer_size=size["buffer_size"],
+        fill_buffer=size["learning_starts"],
+        target_update_freq=size["target_update_interval"],
         polyak=0.0,
         total_timesteps=steps,
         eval_freq=steps,
@@ -88,7 +88,7 @@ def rejax(size: dict[str, int]) -> Iterator[int]:
     else:
         train = jax.jit(jax.vmap(train))
         state = jax.vmap(algorithm.init_state)(jax.random.split(jax.random.key(0), size["seeds"]))
-    for _ in range(size["start_steps"] // steps + 1):
+    for _ in range(size["learning_starts"] // steps + 1):
         state = train(state)
     while True:
         state = jax.block_until_ready(train(state))
@@ -106,18 +106,18 @@ def sb3(size: dict[str, int]) -> Iterator[int]:
         "CartPole-v1",
         policy_kwargs={"net_arch": [size["width"]], "n_quantiles": size["quantiles"]},
         batch_size=size["batch"],
-        buffer_size=size["capacity"],
-        learning_starts=size["start_steps"],
-        target_update_interval=size["target_period"],
+        buffer_size=size["buffer_size"],
+        learning_starts=size["learning_starts"],
+        target_update_interval=size["target_update_interval"],
         train_freq=1,
         gradient_steps=1,
         device="cpu",
         seed=0,
     )
-    model.learn(size["start_steps"] + 1)
+    model.learn(size["learning_starts"] + 1)
     while True:
         before = model._n_updates
-        model.learn(5 * size["target_period"], reset_num_timesteps=False)
+        model.learn(5 * size["target_update_interval"], reset_num_timesteps=False)
         yield model._n_updates - before
 
 

@@ -46,7 +46,7 @@ def make_agent(name: str, task: Task, measure: str) -> Any:
 
     kind = rp.ActorCriticTraining if task.vectors else rp.Training
     common: dict[str, Any] = {"discount": task.discount, "training": kind(**task.training)}
-    risk = rp.risk(measure)
+    risk = rp.parse_risk(measure)
     if name in ("IQN", "IQTD3"):
         return (rp.IQTD3 if task.vectors else rp.IQN)(risk, network=rp.Network(**task.network), **common)
     network = rp.Network(**task.network, window=WINDOW)

@@ -27,16 +27,16 @@ TASKS = {
         40_000,
         goal=475.0,
         network={"hidden": (64, 64), "normalise": True},
-        training={"lr": 5e-4, "lr_steps": 30_000.0, "target_period": 250, "reward_scale": 0.2},
+        training={"lr": 5e-4, "learning_rate_steps": 30_000.0, "target_update_interval": 250, "reward_scale": 0.2},
     ),
     "Acrobot-v1": Task(
         100_000,
         envs=2,
         network={"hidden": (64, 64), "normalise": True},
         training={
-            "update_every": 2,
-            "lr_steps": 50_000.0,
-            "target_period": 50,  # news of the goal travels one step back with each renewal of the target
+            "train_freq": 2,
+            "learning_rate_steps": 50_000.0,
+            "target_update_interval": 50,  # news of the goal travels one step back with each renewal of the target
             "reward_scale": 0.05,
             "epsilon_start": 1.0,  # the goal is rarely met at first: with fewer random actions, some seeds never do
             "epsilon_end": 0.05,
@@ -46,13 +46,25 @@ TASKS = {
     "FrozenLake-v1": Task(
         60_000,
         envs=2,
-        training={"update_every": 2, "reward_scale": 1.0, "kappa": 0.05, "epsilon_start": 1.0, "lr_steps": 30_000.0},
+        training={
+            "train_freq": 2,
+            "reward_scale": 1.0,
+            "kappa": 0.05,
+            "epsilon_start": 1.0,
+            "learning_rate_steps": 30_000.0,
+        },
     ),
     "Taxi-v4": Task(
         50_000,
         envs=2,
         network={"hidden": (128,)},
-        training={"update_every": 2, "reward_scale": 0.05, "kappa": 0.5, "epsilon_start": 1.0, "lr_steps": 25_000.0},
+        training={
+            "train_freq": 2,
+            "reward_scale": 0.05,
+            "kappa": 0.5,
+            "epsilon_start": 1.0,
+            "learning_rate_steps": 25_000.0,
+        },
     ),
     "MiniGrid-Empty-Random-5x5-v0": Task(
         40_000,
@@ -60,14 +72,14 @@ TASKS = {
         discount=0.95,  # a detour of one step costs 5%, not 1%
         network={"hidden": (64,), "normalise": True},
         training={
-            "update_every": 2,
+            "train_freq": 2,
             "reward_scale": 1.0,
             "kappa": 0.05,
             "epsilon_start": 1.0,
             "epsilon_end": 0.05,
             "epsilon_steps": 5_000.0,
             "lr": 5e-4,
-            "lr_steps": 20_000.0,
+            "learning_rate_steps": 20_000.0,
         },
     ),
     "LunarLander-v3": Task(
@@ -77,15 +89,15 @@ TASKS = {
         goal=200.0,
         network={"hidden": (64, 64), "normalise": True},
         training={
-            "update_every": 2,
+            "train_freq": 2,
             "batch_size": 64,
             "online_taus": 16,
             "target_taus": 16,
             "act_taus": 32,
-            "capacity": 100_000,
-            "start_steps": 2_000,
-            "lr_steps": 120_000.0,
-            "target_period": 50,
+            "buffer_size": 100_000,
+            "learning_starts": 2_000,
+            "learning_rate_steps": 120_000.0,
+            "target_update_interval": 50,
             "reward_scale": 0.05,
             "epsilon_start": 1.0,
             "epsilon_end": 0.05,
@@ -101,9 +113,9 @@ TASKS = {
         network={"hidden": (64, 64)},
         training={
             **ACTOR_CRITIC,
-            "update_every": 4,
-            "lr_steps": 15_000.0,
-            "start_steps": 2_000,
+            "train_freq": 4,
+            "learning_rate_steps": 15_000.0,
+            "learning_starts": 2_000,
             "kappa": 1.0,
             "reward_scale": 0.02,
         },
@@ -117,9 +129,9 @@ TASKS = {
         network={"hidden": (64, 64), "normalise": True},
         training={
             **ACTOR_CRITIC,
-            "update_every": 4,
-            "lr_steps": 160_000.0,
-            "start_steps": 8_000,
+            "train_freq": 4,
+            "learning_rate_steps": 160_000.0,
+            "learning_starts": 8_000,
             "kappa": 1.0,
             "reward_scale": 0.05,
             "ou_pull": 0.15,
@@ -133,6 +145,6 @@ TASKS = {
         goal=90.0,
         training_limit=300,
         network={"hidden": (64, 64)},
-        training={**ACTOR_CRITIC, "lr_steps": 20_000.0},
+        training={**ACTOR_CRITIC, "learning_rate_steps": 20_000.0},
     ),
 }

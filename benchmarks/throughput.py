@@ -31,8 +31,8 @@ import jax
 import peers
 
 import riskpath as rp
-from riskpath import loop
-from riskpath.prepare import as_environment
+from riskpath.training import fused_loop as loop
+from riskpath.training.inputs import as_environment
 
 RESULTS = Path(__file__).parent / "results"
 AGENTS = {
@@ -55,8 +55,8 @@ class Size(NamedTuple):
     """With how many seeds the peers are asked."""
     batch: int = 32
     capacity: int = 10_000
-    start_steps: int = 200
-    target_period: int = 100
+    learning_starts: int = 200
+    target_update_interval: int = 100
 
     def __str__(self) -> str:
         return f"{self.width} wide, {self.quantiles} quantiles"
@@ -67,9 +67,9 @@ class Size(NamedTuple):
             batch_size=self.batch,
             online_taus=self.quantiles,
             target_taus=self.quantiles,
-            capacity=self.capacity,
-            start_steps=self.start_steps,
-            target_period=self.target_period,
+            buffer_size=self.capacity,
+            learning_starts=self.learning_starts,
+            target_update_interval=self.target_update_interval,
         )
         return AGENTS[name](rp.CVaR(0.25), network=rp.Network(hidden=(self.width,), head=head), training=training)
 
@@ -88,7 +88,7 @@ class VectorSize(NamedTuple):
 
     def agent(self, name: str) -> rp.Agent:
         """Ours at this size."""
-        training = rp.ActorCriticTraining(batch_size=self.batch, capacity=self.capacity, start_steps=800)
+        training = rp.ActorCriticTraining(batch_size=self.batch, buffer_size=self.capacity, learning_starts=800)
         network = rp.Network(hidden=(self.width, self.width), window=10)
         return CONTINUOUS[name](rp.CVaR(0.25), network=network, training=training)
 
@@ -108,8 +108,8 @@ def start(agent: rp.Agent, lanes: int) -> tuple[loop.Lanes, Any]:
 def work(agent: rp.Agent, lanes: int, rounds: int = 2) -> Iterator[int]:
     """Trains, and yields the updates of all lanes after every chunk."""
     state, spec = start(agent, lanes)
-    state = loop.warm_up(state, spec, agent.training.start_steps)
-    each = agent.training.target_period * getattr(agent.training, "delay", 1)
+    state = loop.warm_up(state, spec, agent.training.learning_starts)
+    each = agent.training.target_update_interval * getattr(agent.training, "delay", 1)
     while True:
         state, _ = jax.block_until_ready(loop.chunk(state, spec, rounds))
         yield rounds * each * lanes

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 import riskpath as rp
-from riskpath.agents.base import masked_argmax
+from riskpath.agents.agent import masked_argmax
 
 
 class SoftIQN(rp.IQN):
@@ -21,7 +21,14 @@ class SoftIQN(rp.IQN):
         return masked_argmax(jnp.where(jax.random.uniform(coin) < explore, tried, values), percept.mask), memory
 
 
-training = rp.Training(start_steps=200, lr=0.03, lr_end=0.003, lr_steps=2_000.0, epsilon_start=0.5, epsilon_end=0.5)
+training = rp.Training(
+    learning_starts=200,
+    learning_rate=0.03,
+    learning_rate_end=0.003,
+    learning_rate_steps=2_000.0,
+    epsilon_start=0.5,
+    epsilon_end=0.5,
+)
 table = rp.Network(head="table")
 agents = [
     SoftIQN(rp.CVaR(0.9), discount=1.0, network=table, training=training, temperature=temperature)

@@ -27,7 +27,14 @@ class Rounds(gymnasium.Env):
         return self.round, sign * self.stakes[action], self.round == 3, False, {}
 
 
-training = rp.Training(start_steps=300, lr=3e-3, lr_end=3e-4, lr_steps=1_500.0, reward_scale=0.1, kappa=0.1)
+training = rp.Training(
+    learning_starts=300,
+    learning_rate=3e-3,
+    learning_rate_end=3e-4,
+    learning_rate_steps=1_500.0,
+    reward_scale=0.1,
+    kappa=0.1,
+)
 agents = [rp.IQN(rp.CVaR(level), discount=1.0, training=training) for level in (1.0, 0.25)]  # at 1 it is the mean
 run = rp.train(agents, Rounds, steps=1_500, seeds=2)  # two settings, one program
 found = run.evaluate(episodes=200)

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import riskpath as rp
-from tests.test_host import NUMBERED, VECTORS, Echo
+from tests.training.test_host_loop import NUMBERED, VECTORS, Echo
 
 IQN = rp.IQN(**NUMBERED)
 
@@ -173,7 +173,7 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "no delay": (lambda run: rp.ActorCriticTraining(delay=None), "delay must be a whole number, got None"),  # pyright: ignore[reportArgumentType]
     "no forks": (lambda run: rp.RiskyGrid(forks=None), "forks must be a whole number, got None"),  # pyright: ignore[reportArgumentType]
     "float batch": (lambda run: rp.Training(batch_size=32.0), r"batch_size must be a whole number, got 32\.0"),  # pyright: ignore[reportArgumentType]
-    "step size": (lambda run: rp.Training(lr=-1e-3), "lr must be at least 0, got -0.001"),
+    "step size": (lambda run: rp.Training(learning_rate=-1e-3), "lr must be at least 0, got -0.001"),
     "epsilon": (lambda run: rp.Training(epsilon_start=1.5), "epsilon_start must be from 0 to 1, got 1.5"),
     "kappa": (lambda run: rp.Training(kappa=0.0), "kappa must be more than 0, got 0"),
     "quiet": (lambda run: rp.ActorCriticTraining(quiet=-0.1), "quiet must be from 0 to 1, got -0.1"),
@@ -186,14 +186,17 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
         r"got RiskyGrid; .* rp\.make\(name\)",
     ),
     # Measures.
-    "a number": (lambda run: rp.risk(0.25), "a risk measure is read from text such as 'cvar:0.25', got 0.25"),  # pyright: ignore[reportArgumentType]
-    "level in words": (lambda run: rp.risk("cvar 0.25"), "unknown risk measure 'cvar 0.25'; use mean, cvar:LEVEL"),
-    "level as a call": (lambda run: rp.risk("CVaR(0.25)"), r"unknown risk measure 'CVaR\(0.25\)'"),
-    "no level": (lambda run: rp.risk("cvar:"), "cannot read the number '' in risk measure 'cvar:'"),
-    "per cent": (lambda run: rp.risk("cvar:25%"), "cannot read the number '25%'"),
-    "NaN level": (lambda run: rp.risk("cvar:nan"), r"CVaR level must be in \(0, 1\], got nan"),
-    "sum without shares": (lambda run: rp.risk("mean+cvar:0.1"), r"unknown risk measure 'mean\+cvar:0.1'"),
-    "shares": (lambda run: rp.risk("0.7*mean+0.7*cvar:0.1"), "sum to 1, got 0.7, 0.7"),
+    "a number": (lambda run: rp.parse_risk(0.25), "a risk measure is read from text such as 'cvar:0.25', got 0.25"),  # pyright: ignore[reportArgumentType]
+    "level in words": (
+        lambda run: rp.parse_risk("cvar 0.25"),
+        "unknown risk measure 'cvar 0.25'; use mean, cvar:LEVEL",
+    ),
+    "level as a call": (lambda run: rp.parse_risk("CVaR(0.25)"), r"unknown risk measure 'CVaR\(0.25\)'"),
+    "no level": (lambda run: rp.parse_risk("cvar:"), "cannot read the number '' in risk measure 'cvar:'"),
+    "per cent": (lambda run: rp.parse_risk("cvar:25%"), "cannot read the number '25%'"),
+    "NaN level": (lambda run: rp.parse_risk("cvar:nan"), r"CVaR level must be in \(0, 1\], got nan"),
+    "sum without shares": (lambda run: rp.parse_risk("mean+cvar:0.1"), r"unknown risk measure 'mean\+cvar:0.1'"),
+    "shares": (lambda run: rp.parse_risk("0.7*mean+0.7*cvar:0.1"), "sum to 1, got 0.7, 0.7"),
 }
 
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from riskpath import risk_compose
-from riskpath.cli import _read
+from riskpath.cli.main import _read
+from riskpath.risk import compose as risk_compose
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

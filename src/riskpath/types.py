@@ -22,15 +22,15 @@ class EnvSpec(eqx.Module):
 
     num_actions: int = eqx.field(static=True)
     """How many actions there are; 0 if they are vectors."""
-    obs_shape: tuple[int, ...] = eqx.field(static=True)
+    observation_shape: tuple[int, ...] = eqx.field(static=True)
     """Shape of an observation; () for a state number."""
     num_states: int | None = eqx.field(static=True, default=None)
     """How many state numbers there are, if observations are such."""
-    max_steps: int | None = eqx.field(static=True, default=None)
+    max_episode_steps: int | None = eqx.field(static=True, default=None)
     """The most steps an episode can have, if known."""
     action_size: int = eqx.field(static=True, default=0)
     """Length of an action that is a vector with entries in [−1, 1]; 0 if actions are numbered."""
-    obs_bounds: tuple[tuple[float, float], ...] | None = eqx.field(static=True, default=None)
+    observation_bounds: tuple[tuple[float, float], ...] | None = eqx.field(static=True, default=None)
     """Lowest and highest value of each entry of an observation (or one pair for all), if known: networks see them
     mapped to [−1, 1]."""
     deterministic: bool = eqx.field(static=True, default=False)
@@ -39,7 +39,7 @@ class EnvSpec(eqx.Module):
     """Are observations images whose entries are bytes? They are kept as such."""
 
     @property
-    def obs_dtype(self) -> Any:
+    def observation_dtype(self) -> Any:
         """What observations are stored as."""
         return jnp.int32 if self.num_states is not None else jnp.uint8 if self.pixels else jnp.float32
 

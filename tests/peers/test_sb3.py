@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.predictor import Predictor
+from riskpath.evaluation.predictor import Predictor
 
 sb3: Any = pytest.importorskip("stable_baselines3.common.evaluation")
 vec_env: Any = pytest.importorskip("stable_baselines3.common.vec_env")
 
-TRAINING = rp.Training(start_steps=200, target_period=20, batch_size=8, online_taus=8, target_taus=8, act_taus=8)
+TRAINING = rp.Training(
+    learning_starts=200, target_update_interval=20, batch_size=8, online_taus=8, target_taus=8, act_taus=8
+)
 TABLE = rp.Network(head="table")
 AGENTS = {
     "IQN": rp.IQN(rp.CVaR(0.1), network=TABLE, training=TRAINING),
@@ -59,10 +61,10 @@ def test_the_mean_and_a_single_environment():
 
 
 def test_a_vector_policy_drives_the_car(unchecked):
-    training = rp.ActorCriticTraining(batch_size=8, start_steps=50, capacity=500)
+    training = rp.ActorCriticTraining(batch_size=8, learning_starts=50, buffer_size=500)
     agent = rp.TQLContinuous(network=rp.Network(hidden=(16,), memory=4, window=3), training=training)
-    run = rp.train(agent, rp.RiskyMountainCar(0.0, max_steps=40), steps=100)
-    env = vec_env.DummyVecEnv([lambda: gymnasium.make("riskpath/RiskyMountainCar-v0", c=0.0, max_steps=40)] * 4)
+    run = rp.train(agent, rp.RiskyMountainCar(0.0, max_episode_steps=40), steps=100)
+    env = vec_env.DummyVecEnv([lambda: gymnasium.make("riskpath/RiskyMountainCar-v0", c=0.0, max_episode_steps=40)] * 4)
     returns, lengths = sb3.evaluate_policy(Predictor(run.policy()), env, 40, return_episode_rewards=True, warn=False)
     ours = run.evaluate(episodes=400).returns[0, 0]
     assert set(lengths) == {40}

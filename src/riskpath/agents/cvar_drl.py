@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from riskpath.agents.base import (
+from riskpath.agents.agent import (
     Agent,
     CriticState,
     Network,
@@ -26,10 +26,10 @@ from riskpath.agents.base import (
     renewed,
     require_numbered,
 )
-from riskpath.agents.critics import MarkovCritic
 from riskpath.errors import RiskpathError
-from riskpath.losses import midpoints, quantile_huber
-from riskpath.risk import CVaR, RiskMeasure
+from riskpath.nn.critics import MarkovCritic
+from riskpath.nn.losses import midpoints, quantile_huber
+from riskpath.risk.measures import CVaR, RiskMeasure
 from riskpath.types import EnvSpec, Key, Percept, Step
 
 

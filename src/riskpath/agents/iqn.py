@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from riskpath.agents.base import (
+from riskpath.agents.agent import (
     Agent,
     CriticState,
     Network,
@@ -23,9 +23,9 @@ from riskpath.agents.base import (
     renewed,
     require_numbered,
 )
-from riskpath.agents.critics import MarkovCritic
-from riskpath.losses import quantile_huber
-from riskpath.risk import Mean, RiskMeasure
+from riskpath.nn.critics import MarkovCritic
+from riskpath.nn.losses import quantile_huber
+from riskpath.risk.measures import Mean, RiskMeasure
 from riskpath.types import EnvSpec, Key, Percept, Step
 
 

@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
-from riskpath.agents.base import Agent, CriticState, Network
-from riskpath.agents.continuous import (
+from riskpath.agents.actor_critic import (
     Actor,
     ActorCriticTraining,
     Noise,
@@ -26,10 +25,11 @@ from riskpath.agents.continuous import (
     silence,
     smoothed,
 )
+from riskpath.agents.agent import Agent, CriticState, Network
 from riskpath.errors import RiskpathError
-from riskpath.losses import midpoints, quantile_huber, stratified
-from riskpath.risk import Mean, RiskMeasure
-from riskpath.senses import Senses
+from riskpath.nn.losses import midpoints, quantile_huber, stratified
+from riskpath.nn.observation_encoder import Senses
+from riskpath.risk.measures import Mean, RiskMeasure
 from riskpath.types import EnvSpec, Key, Percept, Step
 
 

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from riskpath.agents.base import (
+from riskpath.agents.agent import (
     Agent,
     CriticState,
     Network,
@@ -34,12 +34,12 @@ from riskpath.agents.base import (
     renewed,
     require_numbered,
 )
-from riskpath.agents.critics import HistoryCritic, MarkovCritic
-from riskpath.checks import require_counts
 from riskpath.errors import RiskpathError
-from riskpath.losses import midpoints, quantile_huber
-from riskpath.risk import Mean, RiskMeasure
+from riskpath.nn.critics import HistoryCritic, MarkovCritic
+from riskpath.nn.losses import midpoints, quantile_huber
+from riskpath.risk.measures import Mean, RiskMeasure
 from riskpath.types import EnvSpec, Key, Percept, Window, power, stop_gradient
+from riskpath.validation import require_counts
 
 
 class Past(eqx.Module):
@@ -99,7 +99,7 @@ class TQL(Agent):
         """An empty history."""
         length = self.window(spec)
         return Past(
-            jnp.zeros((length, *spec.obs_shape), spec.obs_dtype),
+            jnp.zeros((length, *spec.observation_shape), spec.observation_dtype),
             jnp.zeros((length,), jnp.int32),
             jnp.zeros((length,), bool),
             jnp.zeros((), jnp.int32),

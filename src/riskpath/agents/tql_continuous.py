@@ -18,8 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from riskpath.agents.base import Agent, CriticState, Network
-from riskpath.agents.continuous import (
+from riskpath.agents.actor_critic import (
     ActionCritic,
     Actor,
     ActorCriticTraining,
@@ -34,12 +33,13 @@ from riskpath.agents.continuous import (
     silence,
     smoothed,
 )
-from riskpath.checks import require_counts
+from riskpath.agents.agent import Agent, CriticState, Network
 from riskpath.errors import RiskpathError
-from riskpath.history import History, read_both
-from riskpath.losses import midpoints, quantile_huber, stratified
-from riskpath.risk import Mean, RiskMeasure
+from riskpath.nn.history_encoder import History, read_both
+from riskpath.nn.losses import midpoints, quantile_huber, stratified
+from riskpath.risk.measures import Mean, RiskMeasure
 from riskpath.types import EnvSpec, Key, Percept, Window, power
+from riskpath.validation import require_counts
 
 NO_ACTION = ()
 """The past does not depend on the action to come."""
@@ -123,7 +123,7 @@ class TQLContinuous(Agent):
         """An empty history."""
         length, size = self.window(spec), spec.action_size
         return Past(
-            jnp.zeros((length, *spec.obs_shape), spec.obs_dtype),
+            jnp.zeros((length, *spec.observation_shape), spec.observation_dtype),
             jnp.zeros((length, size)),
             jnp.zeros((length,), bool),
             jnp.zeros((size,)),
@@ -218,7 +218,7 @@ class TQLContinuous(Agent):
         def read(history: History, window: Window) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
             """Features of h_t and of h_{t+1}."""
             step, length = window.step, window.valid.shape[0]
-            limit = history.senses.spec.max_steps
+            limit = history.senses.spec.max_episode_steps
             now, following = read_both(history, window, limit is None or length < limit)
             now = self._features(history, now, step.obs, step.time)
             return now, self._features(history, following, step.next_obs, step.time + 1)

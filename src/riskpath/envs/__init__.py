@@ -33,7 +33,7 @@ def _register() -> None:
     from gymnasium import register
 
     for name in BY_NAME:
-        register(f"riskpath/{name}-v0", "riskpath.envs.gymnasium:GymnasiumEnv", kwargs={"env": name})
+        register(f"riskpath/{name}-v0", "riskpath.envs.gymnasium_env:GymnasiumEnv", kwargs={"env": name})
 
 
 _register()

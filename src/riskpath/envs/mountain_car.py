@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from riskpath.checks import require_counts
-from riskpath.envs.base import Environment
+from riskpath.envs.environment import Environment
 from riskpath.errors import RiskpathError
 from riskpath.types import EnvSpec, Key
+from riskpath.validation import require_counts
 
 MIN_POSITION, MAX_POSITION, MAX_SPEED, GOAL = -1.2, 0.6, 0.07, 0.45
 POWER, GRAVITY, START = 0.0015, 0.0025, (-0.6, -0.4)
@@ -41,7 +41,7 @@ class RiskyMountainCar(Environment):
 
     c: float | Array = 0.0
     """Weight of the risky penalty; the paper's is in [0, 1], and 0 is Gymnasium's problem."""
-    max_steps: int = eqx.field(static=True, default=999)
+    max_episode_steps: int = eqx.field(static=True, default=999)
     """After how many steps an episode is cut off."""
     power: float | Array = POWER
     """Acceleration at full force."""
@@ -51,13 +51,19 @@ class RiskyMountainCar(Environment):
     def __check_init__(self):
         if isinstance(self.c, int | float) and not (math.isfinite(self.c) and self.c >= 0):
             raise RiskpathError(f"c must be a finite number, at least 0, got {self.c}")
-        require_counts(max_steps=self.max_steps)
+        require_counts(max_episode_steps=self.max_episode_steps)
 
     @property
     def spec(self) -> EnvSpec:
         """Two numbers observed, one force to choose."""
         bounds = ((MIN_POSITION, MAX_POSITION), (-MAX_SPEED, MAX_SPEED))
-        return EnvSpec(num_actions=0, obs_shape=(2,), max_steps=self.max_steps, action_size=1, obs_bounds=bounds)
+        return EnvSpec(
+            num_actions=0,
+            observation_shape=(2,),
+            max_episode_steps=self.max_episode_steps,
+            action_size=1,
+            observation_bounds=bounds,
+        )
 
     def bare(self) -> "RiskyMountainCar":
         """The same with arrays for numbers, so that each lane may have its own."""
@@ -82,7 +88,7 @@ class RiskyMountainCar(Environment):
         # Gymnasium clips the force, but charges for the action as given.
         reward = jnp.where(terminated, 100.0, 0.0) - 0.1 * pushed**2 + risky
         car = Car(position, velocity, state.time + 1)
-        return _observe(car), car, reward, terminated, ~terminated & (car.time >= self.max_steps)
+        return _observe(car), car, reward, terminated, ~terminated & (car.time >= self.max_episode_steps)
 
     def accelerate(self, position: Float[Array, ""], velocity: Float[Array, ""], force: Float[Array, ""]) -> Array:
         """The next velocity: engine, slope, limit."""
@@ -101,7 +107,7 @@ class RiskyMountainCar(Environment):
         strength = jnp.abs(force)
         return self.c * (2 - strength), 1 / (4 - 3 * strength)
 
-    def mask(self, state: Any) -> Bool[Array, "0"]:
+    def action_mask(self, state: Any) -> Bool[Array, "0"]:
         """Actions are not numbered."""
         return jnp.ones((0,), bool)
 

@@ -14,12 +14,12 @@ A cell is never visited twice, so "only on the first visit" holds by itself.
 
 from typing import NamedTuple
 
-from riskpath.checks import require_counts
-from riskpath.envs.base import FiniteProblem
+from riskpath.envs.environment import FiniteProblem
 from riskpath.errors import RiskpathError
-from riskpath.mdp.evaluate import visits
 from riskpath.mdp.model import FiniteMDP
-from riskpath.mdp.policy import PolicyLike, as_policy
+from riskpath.mdp.policies import PolicyLike, as_policy
+from riskpath.mdp.policy_evaluation import visits
+from riskpath.validation import require_counts
 
 
 class Cell(NamedTuple):

@@ -17,9 +17,11 @@ _FLAT = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 class Translation:
     """Reads the observations of one environment and writes its actions."""
 
-    def __init__(self, observation_space: spaces.Space, action_space: spaces.Space, max_steps: int | None = None):
+    def __init__(
+        self, observation_space: spaces.Space, action_space: spaces.Space, max_episode_steps: int | None = None
+    ):
         self.observation_space, self.action_space = observation_space, action_space
-        self.max_steps = max_steps
+        self.max_episode_steps = max_episode_steps
         _check_observations(observation_space)
         _check_actions(action_space)
 
@@ -31,12 +33,12 @@ class Translation:
         size = 0 if numbered else math.prod(actions.shape or ())
         space = self.observation_space
         if isinstance(space, spaces.Discrete):
-            return EnvSpec(numbered, (), int(space.n), self.max_steps, size)
+            return EnvSpec(numbered, (), int(space.n), self.max_episode_steps, size)
         shape = space.shape if isinstance(space, spaces.Box) else (flatdim(space),)
         shape = tuple(shape or (1,))
         if self._pixels:
-            return EnvSpec(numbered, shape, None, self.max_steps, size, pixels=True)
-        return EnvSpec(numbered, shape, None, self.max_steps, size, _bounds(space))
+            return EnvSpec(numbered, shape, None, self.max_episode_steps, size, pixels=True)
+        return EnvSpec(numbered, shape, None, self.max_episode_steps, size, _bounds(space))
 
     @property
     def _pixels(self) -> bool:

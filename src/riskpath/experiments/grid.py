@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from riskpath.agents.base import Agent, Network, Training
+from riskpath.agents.agent import Agent, Network, Training
 from riskpath.agents.cvar_drl import CVaRDRL
 from riskpath.agents.iqn import IQN
 from riskpath.agents.tql import TQL
 from riskpath.envs.risky_grid import RiskyGrid
-from riskpath.experiments.record import earlier, header, write_json
 from riskpath.mdp.solve import solve
-from riskpath.risk import CVaR
-from riskpath.risk_compose import risk as read_risk
-from riskpath.run import Run
-from riskpath.training import train
+from riskpath.records import earlier, header, write_json
+from riskpath.risk.compose import parse_risk
+from riskpath.risk.measures import CVaR
+from riskpath.training.run import Run
+from riskpath.training.train import train
 
 GRID, PROBE = RiskyGrid(), RiskyGrid(p_yellow=0.8, blue=38.0)
 EARLY = 20_000
@@ -32,26 +32,26 @@ OTHER_MEASURES = (("wang:-0.75", "wang:0.75"), ("pow:-2",), ("cpw:0.71",))
 WIDE = Network(memory=64)
 FINE = Network(hidden=(256,), memory=64)
 FINE_TRAINING = Training(
-    lr_end=1e-5,
-    lr_steps=80_000.0,
+    learning_rate_end=1e-5,
+    learning_rate_steps=80_000.0,
     batch_size=128,
     online_taus=128,
     target_taus=128,
     act_taus=256,
-    capacity=100_000,
+    buffer_size=100_000,
     epsilon_start=1.0,
     epsilon_end=0.1,
     epsilon_steps=20_000.0,
 )
 TABLE = Network(head="table")
 TABLE_TRAINING = Training(
-    lr=1e-2,
-    lr_steps=40_000.0,
+    learning_rate=1e-2,
+    learning_rate_steps=40_000.0,
     batch_size=64,
     online_taus=50,
     target_taus=50,
     act_taus=1_000,
-    target_period=50,
+    target_update_interval=50,
     epsilon_start=1.0,
     epsilon_end=0.05,
 )
@@ -78,7 +78,7 @@ def programs(quick: bool) -> list[Program]:
         both = [*settings, (TQL(levels[0], critic=form, network=WIDE), PROBE)]
         listed.append(Program(f"TQL {form}", both, long if form == "joint" else short))
     for names in OTHER_MEASURES:
-        listed.append(Program("TQL joint", [(TQL(read_risk(name), network=WIDE), GRID) for name in names], short))
+        listed.append(Program("TQL joint", [(TQL(parse_risk(name), network=WIDE), GRID) for name in names], short))
     for form in FORMS:
         agent = TQL(levels[0], critic=form, network=FINE, training=FINE_TRAINING)
         listed.append(Program(f"TQL {form}, fine", [(agent, PROBE)], middle))

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from riskpath.experiments.grid import counted
 from riskpath.plot import COLOURS, panels, reference_line, save, seeds_curve
-from riskpath.risk_compose import risk as read_risk
+from riskpath.risk.compose import parse_risk
 
 AGENTS = ("IQN", "CVaR-DRL", "TQL joint")
 LEVELS = ("cvar:0.25", "cvar:0.1")
@@ -89,7 +89,7 @@ def returns_panel(axis: Axes, agents: dict[str, list[dict[str, Any]]], risk: str
                 mass[atom] = mass.get(atom, 0.0) + prob / len(lanes)
         at = [atom + 7 * (place - 1) for atom in mass]
         axis.bar(at, list(mass.values()), 7, color=COLOURS[agent], alpha=0.85, label=agent)
-        line = float(np.median([read_risk(risk).value(np.array(x["atoms"]), np.array(x["probs"])) for x in lanes]))
+        line = float(np.median([parse_risk(risk).value(np.array(x["atoms"]), np.array(x["probs"])) for x in lanes]))
         axis.axvline(line, color=COLOURS[agent], linestyle="--", linewidth=1.4)
         axis.annotate(f"{line:g}", (line, 1.02 - 0.06 * place), fontsize=7, color=COLOURS[agent], ha="left")
     axis.set_xlabel("total return", fontsize=8)

@@ -16,17 +16,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from riskpath.agents.base import Agent, Network
-from riskpath.agents.continuous import ActorCriticTraining
+from riskpath.agents.actor_critic import ActorCriticTraining
+from riskpath.agents.agent import Agent, Network
 from riskpath.agents.iqtd3 import IQTD3
 from riskpath.agents.tql_continuous import TQLContinuous
 from riskpath.envs.mountain_car import RiskyMountainCar
-from riskpath.experiments.record import earlier, header, write_json
-from riskpath.risk import Mean, RiskMeasure
-from riskpath.risk_compose import risk as read_risk
-from riskpath.risk_table import Tabulated
-from riskpath.run import Run
-from riskpath.training import train
+from riskpath.records import earlier, header, write_json
+from riskpath.risk.compose import parse_risk
+from riskpath.risk.measures import Mean, RiskMeasure
+from riskpath.risk.tabulated import Tabulated
+from riskpath.training.run import Run
+from riskpath.training.train import train
 
 WEIGHTS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 MEASURES = ("cvar:0.25", "cpw:0.71", "pow:-2", "wang:0.75", "wang:-0.75")
@@ -39,7 +39,7 @@ Cell = tuple[float, str]
 def agent_for(name: str, measure: RiskMeasure, steps: int, quick: bool = False) -> Agent:
     """The agent of one lane; half as wide if it is to be quick, with small batches and few levels."""
     sizes: dict[str, Any] = {"batch_size": 64, "online_taus": 16, "target_taus": 16, "act_taus": 16} if quick else {}
-    training = ActorCriticTraining(lr_steps=float(steps // ENVS), **sizes)
+    training = ActorCriticTraining(learning_rate_steps=float(steps // ENVS), **sizes)
     network = Network(hidden=(64, 64) if quick else (128, 128), window=10)
     risk = Tabulated(measure)
     if name in ("IQTD3", "mean control"):
@@ -86,7 +86,7 @@ def reproduce(
             continue
         for group in _groups(name, wanted, steps, seeds):
             clock = time.monotonic()
-            agents = [agent_for(name, read_risk(measure), steps, quick) for _, measure in group]
+            agents = [agent_for(name, parse_risk(measure), steps, quick) for _, measure in group]
             worlds = [RiskyMountainCar(c, TRAINING_LIMIT) for c, _ in group]
             judged = [[m for c2, m in cells if c2 == c] if trained == "mean" else [trained] for c, trained in group]
             watch = lambda run, g=group, j=judged: {"judged": _judge(run, g, j, 100)[1]}  # noqa: E731
@@ -126,9 +126,9 @@ def _groups(name: str, cells: list[Cell], steps: int, seeds: int) -> list[list[C
     row = (
         16
         * 4
-        * (1 + (11 if isinstance(agent, TQLContinuous) else 0) * agent.training.samples / agent.training.capacity)
+        * (1 + (11 if isinstance(agent, TQLContinuous) else 0) * agent.training.samples / agent.training.buffer_size)
     )
-    lane = agent.training.capacity * row + 64e6  # activations of one update, generously
+    lane = agent.training.buffer_size * row + 64e6  # activations of one update, generously
     stats = jax.devices()[0].memory_stats() or {}
     room = max(1, int(0.6 * stats.get("bytes_limit", 8e9) / (lane * seeds)))
     return [cells[i : i + room] for i in range(0, len(cells), room)]
@@ -143,7 +143,7 @@ def _judge(
     for returns in (sample.discounted, sample.returns):
         both.append(
             [
-                [[round(float(read_risk(m).value(lane)), 4) for lane in returns[setting]] for m in measures]
+                [[round(float(parse_risk(m).value(lane)), 4) for lane in returns[setting]] for m in measures]
                 for setting, measures in enumerate(judged)
             ]
         )

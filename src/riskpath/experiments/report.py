@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
+from riskpath.cli.tables import table_of
 from riskpath.experiments import grid, grid_figures, mountain_car, mountain_car_figures, three_state
-from riskpath.tables import table_of
 
 
 def grid_report(result: dict[str, Any], out: Path) -> list[Table | str]:

@@ -10,34 +10,34 @@ from typing import Any
 
 import numpy as np
 
-from riskpath.agents.base import Network, Training
+from riskpath.agents.agent import Network, Training
 from riskpath.agents.iqn import IQN
 from riskpath.agents.tql import TQL
 from riskpath.envs.three_state import ThreeState
-from riskpath.experiments.record import header, write_json
-from riskpath.law import Law
 from riskpath.mdp import operators
 from riskpath.plot import COLOURS, EXACT, panels, quantile_steps, save
-from riskpath.risk import CVaR
-from riskpath.run import Run
-from riskpath.training import train
+from riskpath.records import header, write_json
+from riskpath.risk.law import Law
+from riskpath.risk.measures import CVaR
+from riskpath.training.run import Run
+from riskpath.training.train import train
 
 PROBLEM, RISK, LEVELS, ENVS = ThreeState(), CVaR(0.1), 100, 16
 NETWORK = Network(head="table")
 TRAINING = Training(
-    lr=1e-2,
-    lr_end=1e-4,
-    lr_steps=15_000.0,
+    learning_rate=1e-2,
+    learning_rate_end=1e-4,
+    learning_rate_steps=15_000.0,
     online_taus=LEVELS,
     target_taus=LEVELS,
     act_taus=1_000,
-    start_steps=1_600,
+    learning_starts=1_600,
     batch_size=256,
-    update_every=ENVS,  # many samples for each update: the estimated probability to lose must not be the error
-    target_period=50,
+    train_freq=ENVS,  # many samples for each update: the estimated probability to lose must not be the error
+    target_update_interval=50,
     epsilon_start=1.0,
     epsilon_end=0.5,
-    capacity=320_000,
+    buffer_size=320_000,
 )
 PANELS = (
     ("IQN", "a", ("s0",), "risky"),

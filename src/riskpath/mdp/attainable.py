@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from riskpath.law import Law
-from riskpath.mdp.front import undominated
+from riskpath.mdp.dominance import undominated
 from riskpath.mdp.model import FiniteMDP, Outcome
-from riskpath.mdp.policy import Action, State
+from riskpath.mdp.policies import Action, State
+from riskpath.risk.law import Law
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from riskpath.checks import given, require_counts
 from riskpath.errors import RiskpathError
-from riskpath.law import PROB_TOLERANCE, Law
-from riskpath.mdp.evaluate import evaluate, simulate
-from riskpath.mdp.policy import Action, PolicyLike, State, as_policy
+from riskpath.mdp.policies import Action, PolicyLike, State, as_policy
+from riskpath.mdp.policy_evaluation import evaluate, simulate
+from riskpath.risk.law import PROB_TOLERANCE, Law
+from riskpath.validation import given, require_counts
 
 
 class Outcome(NamedTuple):

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from riskpath.errors import RiskpathError
-from riskpath.law import Law
-from riskpath.mdp.policy import Action, History, State
-from riskpath.risk import Mean, RiskMeasure
+from riskpath.mdp.policies import Action, History, State
+from riskpath.risk.law import Law
+from riskpath.risk.measures import Mean, RiskMeasure
 
 if TYPE_CHECKING:
     from riskpath.mdp.model import FiniteMDP

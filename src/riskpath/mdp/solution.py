@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from riskpath.law import Law
-from riskpath.mdp.evaluate import describe_policy
 from riskpath.mdp.model import FiniteMDP
-from riskpath.mdp.policy import Policy
-from riskpath.risk import RiskMeasure
+from riskpath.mdp.policies import Policy
+from riskpath.mdp.policy_evaluation import describe_policy
+from riskpath.risk.law import Law
+from riskpath.risk.measures import RiskMeasure
 
 
 @dataclass(frozen=True, eq=False)

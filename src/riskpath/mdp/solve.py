@@ -3,14 +3,14 @@
 from typing import Literal, get_args
 
 from riskpath.errors import RiskpathError
-from riskpath.mdp.adaptive import solve_adaptive
-from riskpath.mdp.history import solve_history
-from riskpath.mdp.markov import solve_markov
+from riskpath.mdp.adaptive_solver import solve_adaptive
+from riskpath.mdp.history_solver import solve_history
+from riskpath.mdp.markov_solver import solve_markov
 from riskpath.mdp.model import FiniteMDP
-from riskpath.mdp.nested import solve_nested
+from riskpath.mdp.nested_solver import solve_nested
 from riskpath.mdp.solution import Solution
-from riskpath.risk import RiskMeasure
-from riskpath.risk_compose import risk as read_risk
+from riskpath.risk.compose import parse_risk
+from riskpath.risk.measures import RiskMeasure
 
 PolicyClass = Literal["markov", "history", "adaptive", "nested"]
 
@@ -36,4 +36,4 @@ def solve(mdp: FiniteMDP, risk: RiskMeasure | str, policies: PolicyClass = "adap
     if policies not in _SOLVERS:
         accepted = ", ".join(map(repr, get_args(PolicyClass)))
         raise RiskpathError(f"policies must be one of {accepted}, got {policies!r}")
-    return _SOLVERS[policies](mdp, read_risk(risk))
+    return _SOLVERS[policies](mdp, parse_risk(risk))

@@ -1,0 +1,117 @@
+"""Exact and learned results as tables for the terminal."""
+
+from typing import Any
+
+from rich.table import Table
+
+from riskpath.envs.environment import FiniteEnvironment
+from riskpath.envs.risky_grid import RiskyGrid
+from riskpath.errors import RiskpathError
+from riskpath.mdp.model import FiniteMDP
+from riskpath.mdp.policy_evaluation import describe_policy
+from riskpath.mdp.solution import Solution
+from riskpath.mdp.solve import PolicyClass, solve
+from riskpath.risk.measures import RiskMeasure
+from riskpath.training.run import Run
+
+CLASSES: dict[PolicyClass, str] = {
+    "markov": "greedy in the risk of what is still to come, step by step (IQN)",
+    "nested": "optimal for a risk of a risk of a risk … (time-consistent)",
+    "history": "sees states and actions (Trajectory Q-Learning)",
+    "adaptive": "sees what it has earned",
+}
+
+
+def solve_all(mdp: FiniteMDP, risk: RiskMeasure) -> dict[str, Solution | RiskpathError]:
+    """Every class of policies; where a class does not apply, the reason."""
+    answers: dict[str, Solution | RiskpathError] = {}
+    for policies in CLASSES:
+        try:
+            answers[policies] = solve(mdp, risk, policies)
+        except RiskpathError as error:
+            answers[policies] = error
+    return answers
+
+
+def solution_table(mdp: FiniteMDP, risk: RiskMeasure, answers: dict[str, Solution | RiskpathError]) -> Table:
+    """One problem and one measure: the optima side by side, the policies in words."""
+    table = Table(title=f"{mdp.name}, discount {mdp.discount:g}: {risk} of the whole return", title_justify="left")
+    for heading in ("policies", "value", "what it does", "how sure"):
+        table.add_column(heading, justify="right" if heading == "value" else "left", overflow="fold")
+    for policies, answer in answers.items():
+        if isinstance(answer, RiskpathError):
+            table.add_row(policies, "–", str(answer), "")
+        else:
+            words = "\n".join(describe_policy(mdp, answer.policy))
+            table.add_row(policies, f"{answer.value:.6g}", words, answer.report, end_section=True)
+    return table
+
+
+def overview_table(title: str, rows: list[tuple[str, dict[str, Solution | RiskpathError]]], env: Any) -> Table:
+    """Several measures on one problem: a column for each class of policies."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("measure")
+    for policies in CLASSES:
+        table.add_column(policies, justify="right")
+    for name, answers in rows:
+        table.add_row(name, *(_short(answer, env) for answer in answers.values()))
+    return table
+
+
+def _short(answer: Solution | RiskpathError, env: Any) -> str:
+    if isinstance(answer, RiskpathError):
+        return "–"
+    path = f" {env.path(answer.policy)}" if isinstance(env, RiskyGrid) else ""
+    return f"{answer.value:.3f}{path}"
+
+
+def table_of(title: str, rows: list[dict[str, Any]]) -> Table:
+    """Rows with the same keys; the keys are the headings."""
+    table = Table(title=title, title_justify="left")
+    for heading in rows[0] if rows else ():
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*map(str, row.values()))
+    return table
+
+
+def lane_records(run: Run, problem: Any, setting: int = 0) -> list[dict[str, Any]]:
+    """What each seed of one setting does, what that is worth, and what it believes it to be worth."""
+    discount = float(run.agents[setting].discount)
+    if isinstance(run.worlds[setting], FiniteEnvironment):
+        values, discounted = run.values()[setting], run.values(discount)[setting]
+    else:
+        sample = run.evaluate(100 if run.outside else 1_000)
+        values, discounted = sample.values()[setting], sample.values(discounted=True)[setting]
+    return [
+        {
+            "seed": seed,
+            "does": _does(run, seed, setting, problem),
+            "value": float(values[seed]),
+            "discounted": float(discounted[seed]),
+            "estimate": float(estimate),
+        }
+        for seed, estimate in enumerate(run.estimates()[setting])
+    ]
+
+
+def _does(run: Run, seed: int, setting: int, problem: Any) -> str:
+    """A policy on a finite problem in a few words."""
+    policy, world = run.policy(seed, setting), run.worlds[setting]
+    if isinstance(problem, RiskyGrid):
+        return problem.path(policy)
+    return "\n".join(describe_policy(world.mdp(), policy)) if isinstance(world, FiniteEnvironment) else ""
+
+
+def lanes_table(title: str, risk: RiskMeasure, lanes: list[dict[str, Any]]) -> Table:
+    """A row for each seed."""
+    headings = {"value": f"{risk}", "discounted": "discounted", "estimate": "own estimate (discounted)"}
+    rows = [
+        {
+            "seed": lane["seed"],
+            **({"does": lane["does"]} if lane["does"] else {}),
+            **{words: f"{lane[key]:.4g}" for key, words in headings.items()},
+        }
+        for lane in lanes
+    ]
+    return table_of(title, rows)

@@ -1,0 +1,1 @@
+"""Rollouts of learned policies and statistics of their returns."""

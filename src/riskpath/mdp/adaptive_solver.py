@@ -1,0 +1,158 @@
+"""The best policy that sees what it has earned; transitions may be random.
+
+CVaR is solved to the global optimum through CVaR_η[Z] = max_b {b − E[(b−Z)⁺]/η}: for each threshold b a plain
+expected-utility problem over (time, state, return so far). The maximum lies at an attainable final return, and
+as the outer problem is not concave, every one of those is searched or excluded by a bound: when b grows by δ the
+optimum grows by at most δ, when it falls by δ it grows by at most δ(1/η − 1). Mixtures of the mean with one CVaR
+are solved the same way.
+
+Any other measure is improved by *utility iteration*. Near a law F, moving to G changes β by about
+E_G[u] − E_F[u] with u(z) = ∫^z h′(F(x)) dx. So: solve the expected-utility problem for u, take u again from the law
+of its policy, repeat. For concave h the right side bounds the change from below, so no step makes things worse,
+but the end may be a local maximum; hence many starts, all iterated together. Where all undominated laws can be
+listed (see `attainable`), the answer is compared with the best of them and is then proven.
+
+Policies here are deterministic. For convex h a randomised one can be better still.
+"""
+
+import numpy as np
+from jaxtyping import Float
+
+from riskpath.errors import RiskpathError
+from riskpath.mdp.attainable import attainable
+from riskpath.mdp.dominance import dominance_order
+from riskpath.mdp.model import FiniteMDP
+from riskpath.mdp.policies import Policy
+from riskpath.mdp.return_graph import ReturnGraph, Utilities
+from riskpath.mdp.solution import Solution
+from riskpath.risk.compose import Mixture
+from riskpath.risk.law import Law
+from riskpath.risk.measures import CVaR, Mean, RiskMeasure
+
+THRESHOLD_BATCH = 64
+STARTS = 96
+ITERATIONS = 40
+PROOF_LIMIT = 4096
+"""The most laws that are combined at one state before a proof is given up."""
+
+
+def solve_adaptive(mdp: FiniteMDP, risk: RiskMeasure) -> Solution:
+    """The optimum, or the best found, over policies of (time, state, return so far)."""
+    graph = ReturnGraph(mdp)
+    if (parts := _mean_and_cvar(risk)) is not None:
+        law, policy, searched = _best_threshold(graph, *parts)
+        details = {"thresholds": len(graph.finals), "thresholds_searched": searched}
+        return Solution(mdp, risk, "adaptive", float(risk.value(law)), law, policy, True, "optimal", details)
+    law, policy = _utility_iteration(graph, risk)
+    proof = _proof(mdp, risk)
+    if proof is None:
+        report, details = "best found, not proven optimal", {}
+    else:
+        bound, bound_law, bound_policy = proof
+        report, details = "proven optimal", {"utility_iteration": float(risk.value(law))}
+        if bound > risk.value(law) + 1e-9 * max(1.0, abs(bound)):
+            law, policy = bound_law, bound_policy
+    return Solution(mdp, risk, "adaptive", float(risk.value(law)), law, policy, proof is not None, report, details)
+
+
+def _mean_and_cvar(risk: RiskMeasure) -> tuple[float, float] | None:
+    """(w, η) if the measure is (1−w)·mean + w·CVaR_η, else None."""
+    parts = zip(risk.shares, risk.measures, strict=True) if isinstance(risk, Mixture) else [(1.0, risk)]
+    tails: dict[float, float] = {}
+    for share, measure in parts:
+        if isinstance(measure, CVaR):
+            tails[float(measure.level)] = tails.get(float(measure.level), 0.0) + float(share)
+        elif not isinstance(measure, Mean):
+            return None
+    if len(tails) > 1:
+        return None
+    return next(((w, eta) for eta, w in tails.items()), (0.0, 1.0))
+
+
+def _best_threshold(graph: ReturnGraph, weight: float, eta: float) -> tuple[Law, Policy, int]:
+    """Searches every threshold that a bound does not exclude, the most promising first."""
+    z = graph.finals
+
+    def utilities(b: Float[np.ndarray, " B"]) -> Utilities:
+        tail = b[None, :] - np.maximum(b[None, :] - z[:, None], 0.0) / eta
+        return (1 - weight) * z[:, None] + weight * tail
+
+    # Each threshold's optimum is bounded by those already known; the first is only bounded by the best return.
+    bound = np.full(len(z), np.inf)
+    best, best_b, searched = -np.inf, z[0], 0
+    up, down = weight, weight * (1 / eta - 1)
+    batch = np.unique(np.linspace(0, len(z) - 1, THRESHOLD_BATCH).astype(int))
+    while batch.size:
+        values = graph.best_response(utilities(z[batch])).value
+        searched += batch.size
+        if values.max() > best:
+            best, best_b = float(values.max()), z[batch[values.argmax()]]
+        for index, value in zip(batch, values, strict=True):
+            gap = z - z[index]
+            bound = np.minimum(bound, value + np.where(gap >= 0, up * gap, -down * gap))
+            bound[index] = -np.inf
+        open_ones = np.flatnonzero(bound > best + 1e-10 * max(1.0, abs(best)))
+        batch = open_ones[np.argsort(-bound[open_ones], kind="stable")][:THRESHOLD_BATCH]
+    response = graph.best_response(utilities(np.array([best_b])), prefer_mean=True)
+    return response.law(), response.policy(), searched
+
+
+def _utility_iteration(graph: ReturnGraph, risk: RiskMeasure) -> tuple[Law, Policy]:
+    """The best policy met while iterating from many starts at once."""
+    utilities = _starts(graph, risk)
+    best, best_utility = -np.inf, utilities[:, :1]
+    seen: set[bytes] = set()
+    for _ in range(ITERATIONS):
+        probs = graph.best_response(utilities).final_probs()
+        cdf = np.clip(np.cumsum(probs, axis=0), 0.0, 1.0)
+        h = np.asarray(risk.weight(cdf))
+        values = graph.finals @ np.diff(h, axis=0, prepend=0.0)
+        if values.max() > best:
+            best, best_utility = float(values.max()), utilities[:, [values.argmax()]]
+        new = []
+        for column in np.argsort(-values, kind="stable"):
+            key = np.round(probs[:, column], 12).tobytes()
+            if key not in seen:
+                seen.add(key)
+                new.append(column)
+        if not new:
+            break
+        utilities = _utility(graph.finals, cdf[:, new], risk)
+    response = graph.best_response(best_utility)
+    return response.law(), response.policy()
+
+
+def _utility(z: Float[np.ndarray, " Z"], cdf: Float[np.ndarray, "Z B"], risk: RiskMeasure) -> Utilities:
+    """u(z) = ∫^z h′(F(x)) dx: linear between final returns, with slope h′(F)."""
+    width = 1e-7
+    low, high = np.clip(cdf - width, 0.0, 1.0), np.clip(cdf + width, 0.0, 1.0)
+    slope = (np.asarray(risk.weight(high)) - np.asarray(risk.weight(low))) / (high - low)
+    rise = slope[:-1] * np.diff(z)[:, None]
+    return np.concatenate([np.zeros((1, cdf.shape[1])), np.cumsum(rise, axis=0)])
+
+
+def _starts(graph: ReturnGraph, risk: RiskMeasure) -> Utilities:
+    """Utilities to begin with: the mean, floors and caps at many levels, and the measure's own view of many laws."""
+    z = graph.finals[:, None]
+    levels = graph.finals[np.unique(np.linspace(0, len(z) - 1, STARTS).astype(int))]
+    capped, floored = np.minimum(z, levels), np.maximum(z, levels)
+    spread = max(float(np.ptp(z)), 1e-12)
+    bends = np.concatenate([-np.geomspace(0.5, 50, 8), np.geomspace(0.5, 50, 8)])
+    curved = np.expm1(np.clip(bends * (z - z.mean()) / spread, -200, 200)) / bends
+    both = capped + floored[:, ::-1]
+    uniform = np.linspace(0, 1, len(z))[:, None]
+    laws = np.concatenate([np.clip(uniform**power, 0, 1) for power in (0.25, 0.5, 1.0, 2.0, 4.0)], axis=1)
+    return np.concatenate([z, capped, floored, both, curved, _utility(graph.finals, laws, risk)], axis=1)
+
+
+def _proof(mdp: FiniteMDP, risk: RiskMeasure) -> tuple[float, Law, Policy] | None:
+    """The best of all undominated attainable laws, where they can be listed."""
+    try:
+        laws = attainable(mdp, dominance_order(risk), PROOF_LIMIT)
+    except RiskpathError:  # a law outgrew its limit: no proof, but no reason to fail
+        return None
+    if laws is None:
+        return None
+    values = [float(risk.value(law)) for law, _ in laws]
+    index = int(np.argmax(values))
+    return values[index], *laws[index]

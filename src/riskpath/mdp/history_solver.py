@@ -1,0 +1,167 @@
+"""The best policy that sees states and actions but no rewards, under deterministic transitions.
+
+Such a policy is a fixed sequence of actions from each start, so the problem is a search over sequences. A label
+is (time, state, law of the return so far). Two rules drop labels without losing the optimum:
+
+- dominance: another label of the same time and state has a law that is at least as good for this measure,
+  whatever follows (see `front`);
+- bound: even the best continuation cannot beat a sequence already known. For concave h a continuation Y adds at
+  most its mean, β[X + Y] ≤ β[X] + E[Y], since X + Y spreads X + E[Y]; for any h it adds at most its largest value.
+
+With several starts the value is β of the mixture, and the sequences of one start are compared by dominance alone.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from riskpath.errors import RiskpathError
+from riskpath.mdp.dominance import dominance_order, undominated
+from riskpath.mdp.model import FiniteMDP
+from riskpath.mdp.policies import Action, History, HistoryPolicy, State
+from riskpath.mdp.solution import Solution
+from riskpath.risk.law import Law
+from riskpath.risk.measures import Mean, RiskMeasure
+
+MAX_LABEL_ATOMS = 2**26
+BEAM = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Label:
+    state: State
+    law: Law
+    history: "tuple[_Label, Action] | None"
+    bound: float
+
+    def path(self) -> tuple[list[State], list[Action]]:
+        """The states up to here and the actions between them."""
+        states, actions, label = [self.state], [], self
+        while label.history is not None:
+            label, action = label.history
+            states.append(label.state)
+            actions.append(action)
+        return states[::-1], actions[::-1]
+
+
+class _Search:
+    """One search from one start state; `floor` is the value to beat, None to keep the whole front."""
+
+    def __init__(self, mdp: FiniteMDP, risk: RiskMeasure):
+        self.mdp, self.risk, self.order = mdp, risk, dominance_order(risk)
+        expect = Mean().value if risk.concave else lambda values, _: max(values)
+        self.to_go = [{s: max(q.values()) for s, q in table.items()} for table in mdp.backward(expect)]
+        self.moves = {state: self._distinct(state) for state in mdp.outcomes}
+        self.labels = 0
+
+    def _distinct(self, state: State) -> list[tuple[Action, Law, State]]:
+        """The actions of a state, without those that do the same as an earlier one."""
+        moves: dict[Any, tuple[Action, Law, State]] = {}
+        for action, outcomes in self.mdp.outcomes[state].items():
+            law = self.mdp.reward_laws[state, action]
+            moves.setdefault(frozenset(outcomes), (action, law, outcomes[0].next))
+        return list(moves.values())
+
+    def run(self, start: State, floor: float | None, beam: int | None = None) -> tuple[list[_Label], bool]:
+        """Complete sequences that are not dominated (the best one if there is a floor), and: was any left out?"""
+        current = [_Label(start, Law.point(0.0), None, float("inf"))]
+        ended = [label for label in current if self.mdp.is_terminal(start, 0)]
+        truncated = False
+        time = 0
+        while current and not self.mdp.is_terminal(start, 0):
+            scale = self.mdp.discount**time
+            time += 1
+            groups: dict[State, list[_Label]] = {}
+            atoms = 0
+            for label in current:
+                for action, reward, following in self.moves[label.state]:
+                    law = label.law.convolve(reward.scale(scale))
+                    if self.mdp.is_terminal(following, time):
+                        final = _Label(following, law, (label, action), float(self.risk.value(law)))
+                        if floor is None:
+                            ended.append(final)
+                        elif final.bound > floor:
+                            floor, ended = final.bound, [final]
+                    else:
+                        bound = self._bound(law, time, following) if floor is not None else 0.0
+                        if floor is None or bound > floor + 1e-10 * abs(bound):
+                            groups.setdefault(following, []).append(_Label(following, law, (label, action), bound))
+                            atoms += len(law)
+                            _check_size(atoms)
+            current = [group[i] for group in groups.values() for i in undominated([x.law for x in group], self.order)]
+            self.labels += len(current)
+            if beam is not None and len(current) > beam:
+                current = sorted(current, key=lambda label: -label.bound)[:beam]
+                truncated = True
+        return ended, truncated
+
+    def _bound(self, law: Law, time: int, state: State) -> float:
+        return float(self.risk.value(law)) + self.mdp.discount**time * self.to_go[time][state]
+
+
+def _check_size(atoms: int) -> None:
+    if atoms > MAX_LABEL_ATOMS:
+        raise RiskpathError(
+            f"the search over histories outgrew {MAX_LABEL_ATOMS:,} atoms; "
+            "round the rewards, drop the discount or shorten the problem"
+        )
+
+
+def solve_history(mdp: FiniteMDP, risk: RiskMeasure) -> Solution:
+    """The optimum over all action sequences."""
+    if mdp.successor is None:
+        raise RiskpathError(
+            "history policies see no rewards and are solved for deterministic transitions only; "
+            'this problem has random ones: use policies="adaptive"'
+        )
+    search = _Search(mdp, risk)
+    if len(mdp.start) == 1:
+        (start,) = mdp.start
+        found, truncated = search.run(start, floor=-float("inf"), beam=BEAM)
+        if truncated:
+            better, _ = search.run(start, floor=found[0].bound)
+            found = better or found
+        best, law = [found[0]], found[0].law
+    else:
+        best, law = _best_mixture(search, risk)
+    return Solution(
+        mdp,
+        risk,
+        "history",
+        float(risk.value(law)),
+        law,
+        HistoryPolicy(_table(best)),
+        optimal=True,
+        report="optimal",
+        details={"labels": search.labels},
+    )
+
+
+def _best_mixture(search: _Search, risk: RiskMeasure) -> tuple[list[_Label], Law]:
+    """One sequence for each start, the best together: sub-mixtures of equal mass are compared by dominance."""
+    partial: list[tuple[list[_Label], Law]] = []
+    mass = 0.0
+    for start, prob in search.mdp.start.items():
+        ended, _ = search.run(start, floor=None)
+        ended = [ended[i] for i in undominated([label.law for label in ended], search.order)]
+        if not partial:
+            partial = [([label], label.law) for label in ended]
+        else:
+            weights = [mass / (mass + prob), prob / (mass + prob)]
+            joined = [
+                ([*labels, label], Law.mix([law, label.law], weights)) for labels, law in partial for label in ended
+            ]
+            partial = [joined[i] for i in undominated([law for _, law in joined], search.order)]
+        mass += prob
+    return max(partial, key=lambda pair: risk.value(pair[1]))
+
+
+def _table(labels: list[_Label]) -> dict[History, Action]:
+    table: dict[History, Action] = {}
+    for label in labels:
+        states, actions = label.path()
+        history: History = ()
+        for state, action in zip(states, actions, strict=False):
+            history = (*history, state)
+            table[history] = action
+            history = (*history, action)
+    return table

@@ -1,0 +1,1 @@
+"""Networks: encoders, quantile heads, critics and losses."""

@@ -1,0 +1,23 @@
+"""Distortion risk measures and the laws of returns they are measures of."""
+
+from riskpath.risk.compose import Distortion, Mixture, parse_risk, register_risk
+from riskpath.risk.inverse import inverse
+from riskpath.risk.law import Law
+from riskpath.risk.measures import CPW, POW, CVaR, Mean, RiskMeasure, Wang
+from riskpath.risk.tabulated import Tabulated
+
+__all__ = [
+    "CPW",
+    "POW",
+    "CVaR",
+    "Distortion",
+    "Law",
+    "Mean",
+    "Mixture",
+    "RiskMeasure",
+    "Tabulated",
+    "Wang",
+    "inverse",
+    "parse_risk",
+    "register_risk",
+]

@@ -1,0 +1,170 @@
+"""Agents for vector actions: the gradient through the distortion, the convolution, exploration, and a short run."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import riskpath as rp
+from riskpath.agents.actor_critic import explored, lower_law, make_twins, silence
+from riskpath.nn.losses import midpoints
+from riskpath.risk.law import Law
+from riskpath.risk.tabulated import Tabulated
+from riskpath.types import EnvSpec
+
+MEASURES = [rp.Mean(), rp.CVaR(0.25), rp.Wang(0.75), rp.Wang(-0.75), rp.POW(-2.0), rp.CPW(0.71)]
+SPEC = EnvSpec(num_actions=0, observation_shape=(2,), max_episode_steps=30, action_size=1)
+NETWORK = rp.Network(hidden=(16, 16), memory=8, window=4)
+
+
+def agent_of(kind: str, risk=rp.CVaR(0.25), **fields):  # noqa: B008
+    if kind == "IQTD3":
+        return rp.IQTD3(risk, network=NETWORK, **fields)
+    return rp.TQLContinuous(risk, critic=kind, network=NETWORK, **fields)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("risk", MEASURES, ids=str)
+def test_a_tabulated_measure_is_the_measure(risk):
+    tabulated = Tabulated(risk)
+    sample = np.random.default_rng(0).normal(size=300)
+    assert float(tabulated.value(jnp.asarray(sample, jnp.float32))) == pytest.approx(
+        float(risk.value(sample)), abs=0.02
+    )
+    inside = np.linspace(0.01, 0.99, 50)
+    np.testing.assert_allclose(tabulated.distort(jnp.asarray(inside, jnp.float32)), risk.distort(inside), atol=2e-3)
+    assert tabulated.concave == risk.concave
+
+
+@pytest.mark.parametrize("risk", MEASURES, ids=str)
+@pytest.mark.parametrize("critic", ["joint", "trajectory", "convolved"])
+def test_the_actors_gradient_flows_through_the_distortion(critic, risk):
+    # dβ/da of the law the actor maximises, against a central difference in the action.
+    agent: Any = agent_of(critic, risk)
+    critics = agent.init(SPEC, key=jax.random.key(1)).params.critic
+    x = jax.random.normal(jax.random.key(2), (2 + 8 + 2,))
+    time = jnp.int32(3)
+
+    def worth(action):
+        return agent.risk.value(agent._whole(critics, x, x[:2], action, time))
+
+    for start in (-0.4, 0.3):
+        action, step = jnp.array([start]), 2e-2
+        slope = float(jax.grad(worth)(action)[0])
+        numeric = float((worth(action + step) - worth(action - step)) / (2 * step))
+        assert slope == pytest.approx(numeric, rel=0.1, abs=2e-3)
+        assert slope != 0.0
+
+
+@pytest.mark.parametrize("risk", MEASURES, ids=str)
+def test_the_convolved_measure_is_that_of_the_exact_convolution(risk):
+    agent: Any = agent_of("convolved", risk, discount=0.9)
+    critics = agent.init(SPEC, key=jax.random.key(1)).params.critic
+    x, action = jax.random.normal(jax.random.key(2), (2 + 8 + 2,)), jnp.array([0.2])
+    levels = midpoints(16)
+    past = np.asarray(critics.past.quantiles(x, jnp.zeros((0,)), levels), float)
+    first, second = (np.asarray(z.quantiles(x[:2], action, levels), float) for z in critics.markov)
+    even = np.full(16, 1 / 16)
+    exact = Law((past - past.mean()) / 0.9**3, even).convolve(Law((first + second) / 2, even))
+    value = agent.risk.value(agent._whole(critics, x, x[:2], action, jnp.int32(3)))
+    assert float(value) == pytest.approx(float(risk.value(exact)), abs=1e-4)
+    # At the start nothing is past.
+    alone = agent.risk.value(agent._whole(critics, x, x[:2], action, jnp.int32(0)))
+    assert float(alone) == pytest.approx(float(risk.value(Law((first + second) / 2, even))), abs=1e-4)
+
+
+def test_the_target_is_one_whole_law_of_the_twins():
+    twins, taus = make_twins(3, (8,), key=jax.random.key(0)), jnp.linspace(0.05, 0.95, 9)
+    x, action = jnp.array([0.3, -0.2]), jnp.array([0.5])
+    laws = [np.asarray(z.quantiles(x, action, taus)) for z in twins]
+    chosen = lower_law(rp.ActorCriticTraining(), twins, x, action, taus)
+    np.testing.assert_allclose(chosen, min(laws, key=lambda law: law.mean()), rtol=1e-6)
+    lowest = lower_law(rp.ActorCriticTraining(twins="quantiles"), twins, x, action, taus)
+    np.testing.assert_allclose(lowest, np.minimum(*laws), rtol=1e-6)
+
+
+def walk(explore: float, quiet: float, wandering: float, steps: int = 400) -> np.ndarray:
+    training = rp.ActorCriticTraining(quiet=quiet, wandering=wandering)
+
+    def step(noise, key):
+        action, noise = explored(training, jnp.array([0.2]), noise, key=key, explore=jnp.float32(explore))
+        return noise, action[0]
+
+    return np.asarray(jax.lax.scan(step, silence(1), jax.random.split(jax.random.key(0), steps))[1])
+
+
+def test_exploration_does_what_it_says():
+    assert (walk(0.0, 0.0, 1.0) == np.float32(0.2)).all()  # nothing when acting for real
+    assert (walk(0.5, 1.0, 0.0) == np.float32(0.2)).all()  # a quiet episode
+    wandering = walk(0.5, 0.0, 1.0)
+    assert np.corrcoef(wandering[:-1], wandering[1:])[0, 1] > 0.6  # one swing lasts many steps
+    assert wandering.std() > 0.4
+    assert np.abs(wandering).max() <= 1.0
+    held = walk(0.5, 0.0, 0.0)
+    runs = 1 + (np.diff(held) != 0).sum()
+    assert 400 / 40 < runs < 400 / 5
+    assert 0.2 < (held == np.float32(0.2)).mean() < 0.8
+    assert not (walk(1.0, 0.0, 0.0) == np.float32(0.2)).any()  # at first, nothing but exploration
+
+
+@pytest.mark.parametrize("kind", ["IQTD3", "joint", "trajectory", "convolved"])
+def test_every_form_trains_and_acts(kind, unchecked):
+    training = rp.ActorCriticTraining(batch_size=8, learning_starts=64, target_update_interval=5, buffer_size=500)
+    run = rp.train(agent_of(kind, training=training), rp.RiskyMountainCar(0.5, 40), steps=200, seeds=2, envs=4)
+    assert run.steps >= 200
+    policy, memory = run.policy(1), None
+    for _ in range(3):
+        action, memory = policy(np.array([-0.5, 0.01], np.float32), memory)
+        assert action.shape == (1,)
+        assert abs(action[0]) <= 1
+    assert np.isfinite(run.estimates()).all()
+    assert policy.quantiles(np.array([-0.5, 0.01], np.float32)).keys() == {0}
+    sample = run.evaluate(20, env=rp.RiskyMountainCar(0.5, 30))
+    assert sample.returns.shape == (1, 2, 20)
+    assert (sample.returns < 0).all()
+
+
+@pytest.mark.parametrize("kind", ["IQTD3", "convolved"])
+def test_numbered_actions_are_refused(kind, unchecked):
+    with pytest.raises(rp.RiskpathError, match="acts with vectors"):
+        rp.train(agent_of(kind), "RiskyGrid", steps=10)
+
+
+@pytest.mark.parametrize("kind", ["IQTD3", "convolved"])
+def test_a_short_run_improves(kind, unchecked):
+    # A car whose engine is strong enough for the hill: all there is to learn is to drive on.
+    training = rp.ActorCriticTraining(
+        batch_size=64,
+        learning_starts=1_000,
+        buffer_size=8_000,
+        learning_rate_steps=2_000.0,
+        critic_learning_rate=2e-3,
+        actor_learning_rate=1e-3,
+    )
+    network = rp.Network(hidden=(32, 32), memory=8, window=3)
+    kinds = {"IQTD3": rp.IQTD3, "convolved": rp.TQLContinuous}
+    agent = kinds[kind](rp.CVaR(0.25), network=network, training=training)
+    easy = rp.RiskyMountainCar(0.1, 60, power=0.01)
+    run = rp.train(agent, easy, steps=1_008, seeds=2, envs=4)
+    before = run.evaluate(100).values(discounted=True)[0]
+    after = rp.train(run, steps=6_000).evaluate(100).values(discounted=True)[0]
+    assert (after > before + 20).all(), (before, after)
+
+
+def test_the_ring_is_not_copied_in_the_loop(unchecked):
+    from riskpath.training import fused_loop as loop
+
+    agent = agent_of(
+        "convolved", training=rp.ActorCriticTraining(batch_size=8, buffer_size=512, target_update_interval=4)
+    )
+    world = rp.RiskyMountainCar(0.5, 40)
+    lanes = loop.start([agent], [world], 3, 4, 0)
+    text = loop.chunk.lower(lanes, world.spec, 1).compile().compiled.as_text()  # pyright: ignore[reportFunctionMemberAccess]
+    shape = "f32[" + ",".join(map(str, lanes.ring.rows.shape)) + "]"
+    bodies = [part for part in text.split("\n\n") if "ENTRY" not in part]
+    assert not any(
+        " copy(" in line and shape in line.split(" copy(")[0] for part in bodies for line in part.split("\n")
+    )
+    assert eqx.is_array(lanes.ring.rows)

@@ -1,0 +1,193 @@
+"""Every loss against a plain NumPy transcription of its equation."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import riskpath as rp
+from riskpath.agents.agent import Agent
+from riskpath.nn.losses import midpoints, quantile_huber, stratified
+from riskpath.types import EnvSpec, Step, Window
+
+SPEC = EnvSpec(3, (), num_states=5, max_episode_steps=4)
+NETWORK = rp.Network(hidden=(8,))
+TRAINING = rp.Training(
+    batch_size=4,
+    online_taus=5,
+    target_taus=6,
+    act_taus=7,
+    kappa=0.7,
+    reward_scale=0.3,
+    learning_rate=0.0,
+    learning_rate_end=0.0,
+)
+
+
+def huber_by_hand(predicted, taus, target, kappa) -> float:
+    total = 0.0
+    for theta, tau in zip(predicted, taus, strict=True):
+        inner = 0.0
+        for y in target:
+            u = y - theta
+            huber = 0.5 * u * u if abs(u) <= kappa else kappa * (abs(u) - 0.5 * kappa)
+            inner += abs(tau - (1.0 if u < 0 else 0.0)) * huber / kappa
+        total += inner / len(target)
+    return total
+
+
+@pytest.mark.parametrize("kappa", [0.01, 0.5, 2.0])
+def test_quantile_huber_is_its_formula(kappa):
+    rng = np.random.default_rng(0)
+    predicted, target = rng.normal(size=4).astype(np.float32), rng.normal(size=7).astype(np.float32)
+    taus = rng.uniform(size=4).astype(np.float32)
+    value = quantile_huber(jnp.asarray(predicted), jnp.asarray(taus), jnp.asarray(target), kappa)
+    assert float(value) == pytest.approx(huber_by_hand(predicted, taus, target, kappa), rel=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1.0, 40.0])
+def test_its_gradient_is_that_of_the_formula(scale):
+    # As it is used: under vmap, with a traced threshold for each lane, small and large beside the errors.
+    rng = np.random.default_rng(2)
+    predicted, target = scale * rng.normal(size=(3, 4)), scale * rng.normal(size=(3, 7))
+    taus, kappas = rng.uniform(size=4), np.array([0.01, 0.5, 100.0])
+    single = [jnp.asarray(x, jnp.float32) for x in (predicted, taus, target, kappas)]
+    loss = lambda *x: 3.0 * quantile_huber(*x)  # noqa: E731
+    gradients = jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 2)), in_axes=(0, None, 0, 0)))(*single)
+    for lane, kappa in enumerate(kappas):
+        for i in range(4):
+            step = np.where(np.arange(4) == i, 1e-6, 0.0)
+            up, down = (huber_by_hand(predicted[lane] + s, taus, target[lane], kappa) for s in (step, -step))
+            assert float(gradients[0][lane, i]) == pytest.approx(3.0 * (up - down) / 2e-6, rel=1e-3, abs=1e-4)
+    assert not np.asarray(gradients[1]).any()  # nothing is learned through a target
+
+
+def test_minimising_it_finds_quantiles_if_kappa_is_small_beside_the_spread():
+    target = jnp.asarray(np.random.default_rng(1).choice([0.0, 100.0], size=4000, p=[0.25, 0.75]), jnp.float32)
+    taus = jnp.array([0.05, 0.15, 0.35, 0.9])
+    theta = jnp.full(4, 50.0)
+    for _ in range(400):
+        theta = theta - 3.0 * jax.grad(quantile_huber)(theta, taus, target, 1.0)
+    np.testing.assert_allclose(theta, [0.0, 0.0, 100.0, 100.0], atol=2.0)
+
+
+def test_levels_are_spread_evenly():
+    np.testing.assert_allclose(midpoints(4), [0.125, 0.375, 0.625, 0.875])
+    taus = np.asarray(stratified(10, key=jax.random.key(0)))
+    assert ((taus * 10).astype(int) == np.arange(10)).all()
+
+
+def window(rng: np.random.Generator, terminated: bool, time: int = 2) -> Window:
+    valid = jnp.arange(4) >= 3 - time
+    step = Step(
+        obs=jnp.int32(1),
+        action=jnp.int32(2),
+        reward=jnp.float32(1.5),
+        next_obs=jnp.int32(3),
+        next_mask=jnp.array([True, False, True]),
+        terminated=jnp.array(terminated),
+        truncated=jnp.array(False),
+        time=jnp.int32(time),
+        earned=jnp.float32(4.0),
+        extra=jnp.float32(0.4),
+    )
+    return Window(step, jnp.array([0, 4, 2, 1], jnp.int32), jnp.array([0, 1, 0, 2], jnp.int32), valid)
+
+
+def batched(sample):
+    return jax.tree.map(lambda x: x[None], sample)
+
+
+def loss_of(agent: Agent, state, sample, key) -> float:
+    return float(agent.learn(state, batched(sample), key=key)[1]["loss"])
+
+
+def levels(key) -> tuple[np.ndarray, np.ndarray]:
+    online, target = jax.random.split(key)
+    return np.asarray(stratified(5, key=online)), np.asarray(stratified(6, key=target))
+
+
+def pick(values, mask) -> int:
+    return max((i for i in range(len(values)) if mask[i]), key=lambda i: values[i])
+
+
+@pytest.mark.parametrize("terminated", [False, True])
+@pytest.mark.parametrize("risk", [rp.Mean(), rp.CVaR(0.3), rp.Wang(0.5)], ids=str)
+def test_iqn(risk, terminated):
+    agent = rp.IQN(risk, discount=0.9, network=NETWORK, training=TRAINING)
+    state, other = (agent.init(SPEC, key=jax.random.key(i)) for i in (0, 1))
+    state = eqx.tree_at(lambda s: s.target, state, other.params)
+    sample = window(np.random.default_rng(0), terminated).step
+    taus, target_taus = levels(jax.random.key(5))
+    online = np.asarray(state.params.quantiles(sample.next_obs, jnp.asarray(risk.distort(midpoints(7)))))
+    best = pick(online.mean(axis=0), [True, False, True])
+    future = np.asarray(other.params.quantiles(sample.next_obs, jnp.asarray(target_taus)))[:, best]
+    target = 0.3 * 1.5 + 0.9 * (0 if terminated else 1) * future
+    predicted = np.asarray(state.params.quantiles(sample.obs, jnp.asarray(taus)))[:, 2]
+    expected = huber_by_hand(predicted, taus, target, 0.7 * 0.3)
+    assert loss_of(agent, state, sample, jax.random.key(5)) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("terminated", [False, True])
+def test_cvar_drl(terminated):
+    agent = rp.CVaRDRL(rp.CVaR(0.3), discount=0.9, network=NETWORK, training=TRAINING)
+    state, other = (agent.init(SPEC, key=jax.random.key(i)) for i in (0, 1))
+    state = eqx.tree_at(lambda s: s.target, state, other.params)
+    sample = window(np.random.default_rng(0), terminated).step
+    taus, target_taus = levels(jax.random.key(5))
+    threshold = (0.4 - 0.3 * 1.5) / 0.9
+    z = np.asarray(state.params.quantiles(sample.next_obs, midpoints(7)))
+    best = pick(np.minimum(z - threshold, 0).mean(axis=0), [True, False, True])
+    future = np.asarray(other.params.quantiles(sample.next_obs, jnp.asarray(target_taus)))[:, best]
+    target = 0.3 * 1.5 + 0.9 * (0 if terminated else 1) * future
+    predicted = np.asarray(state.params.quantiles(sample.obs, jnp.asarray(taus)))[:, 2]
+    assert loss_of(agent, state, sample, jax.random.key(5)) == pytest.approx(
+        huber_by_hand(predicted, taus, target, 0.7 * 0.3), rel=1e-4
+    )
+
+
+@pytest.mark.parametrize("terminated", [False, True])
+@pytest.mark.parametrize("critic", ["joint", "trajectory", "convolved"])
+def test_tql(critic, terminated):
+    risk = rp.CVaR(0.3)
+    agent = rp.TQL(risk, discount=0.9, critic=critic, network=NETWORK, training=TRAINING)
+    state, other = (agent.init(SPEC, key=jax.random.key(i)) for i in (0, 1))
+    state = eqx.tree_at(lambda s: s.target, state, other.params)
+    sample = window(np.random.default_rng(0), terminated)
+    step, alive = sample.step, 0 if terminated else 1
+    taus, target_taus = levels(jax.random.key(5))
+    kappa = 0.7 * 0.3
+
+    def history(params, upto: int, at) -> np.ndarray:
+        """Z(h, ·; τ) with h the first `upto` tokens of s₀ … s₃, given to the encoder without any padding."""
+        obs, before = jnp.array([4, 2, 1, 3], jnp.int32)[:upto], jnp.array([0, 0, 2, 2], jnp.int32)[:upto]
+        features = params.history.last(obs, before, jnp.ones(upto, bool))
+        return np.asarray(params.history.head(features, params.history.head.embed(jnp.asarray(at))))
+
+    def future(params, at) -> np.ndarray:
+        return np.asarray(params.markov.quantiles(step.next_obs, jnp.asarray(at)))
+
+    if critic == "convolved":
+        coarse = midpoints(16)
+        past = history(state.params, 4, coarse)[:, 0]
+        sums = past[:, None, None] + 0.9**3 * future(state.params, coarse)[None]
+        values = [risk.value(sums[:, :, a].ravel()) for a in range(3)]
+    else:
+        values = history(state.params, 4, risk.distort(np.asarray(midpoints(7)))).mean(axis=0)
+    best = pick(values, [True, False, True])
+
+    expected, z = 0.0, np.zeros(6)
+    if critic == "trajectory":
+        target = np.full(6, 0.3 * 4.0) if terminated else history(other.params, 4, target_taus)[:, best]
+        expected += huber_by_hand(history(state.params, 3, taus)[:, 2], taus, target, kappa)
+    else:
+        z = future(other.params, target_taus)[:, best]
+        markov = np.asarray(state.params.markov.quantiles(step.obs, jnp.asarray(taus)))[:, 2]
+        expected += huber_by_hand(markov, taus, 0.3 * 1.5 + 0.9 * alive * z, kappa)
+    if critic == "joint":
+        target = 0.3 * 4.0 + 0.9**3 * alive * z
+        expected += huber_by_hand(history(state.params, 3, taus)[:, 2], taus, target, kappa)
+    if critic == "convolved" and not terminated:
+        expected += huber_by_hand(history(state.params, 4, taus)[:, 0], taus, [0.3 * 4.0], kappa)
+    assert loss_of(agent, state, sample, jax.random.key(5)) == pytest.approx(expected, rel=1e-4)

@@ -1,0 +1,171 @@
+"""What turns observations into vectors: statistics, convolutions, and that both are trained, used and kept."""
+
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import riskpath as rp
+from riskpath.envs.spaces import Translation
+from riskpath.errors import RiskpathError
+from riskpath.nn.observation_encoder import Convolutions, Senses, Statistics
+from riskpath.training.replay_buffer import gather, make_ring, push
+from riskpath.types import EnvSpec, Step
+
+KEY = jax.random.key(0)
+SMALL = rp.Training(batch_size=16, online_taus=8, target_taus=8, act_taus=8, buffer_size=500, learning_starts=100)
+
+
+@pytest.mark.parametrize("sizes", [(5,), (1, 1, 7), (32, 32, 32)])
+def test_statistics_are_those_of_everything_seen(sizes):
+    sample = np.random.default_rng(0).normal([3.0, -200.0], [0.1, 50.0], (sum(sizes), 2)).astype(np.float32)
+    seen = Statistics(2)
+    for part in np.split(sample, np.cumsum(sizes)[:-1]):
+        seen = seen.after(jnp.asarray(part))
+    np.testing.assert_allclose(seen.mean, sample.mean(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(seen.variance, sample.var(axis=0), rtol=2e-3)
+    np.testing.assert_allclose(seen(seen.mean + jnp.sqrt(seen.variance)), [1.0, 1.0], rtol=1e-3)
+    assert float(jnp.abs(seen(jnp.full((2,), 1e9))).max()) == 10.0
+
+
+def test_a_gradient_leaves_statistics_alone():
+    gradient = jax.grad(lambda seen: jnp.sum(seen(jnp.ones(2))))(Statistics(2).after(jnp.ones((4, 2)) * 2))
+    assert all(float(jnp.abs(leaf).max()) == 0.0 for leaf in jax.tree.leaves(gradient))
+
+
+@pytest.mark.parametrize("shape", [(7, 7, 3), (8, 5, 1)])
+def test_patches_and_a_product_are_a_convolution(shape):
+    net = Convolutions(shape[-1], (4,), key=KEY)
+    image = jax.random.normal(KEY, shape)
+    kernel = net.layers[0].weight.reshape(4, 3, 3, shape[-1]).transpose(1, 2, 3, 0)
+    padding = [(1, 1), (1, 1)]
+    expected = jax.lax.conv_general_dilated(
+        image[None], kernel, (2, 2), padding, dimension_numbers=("NHWC", "HWIO", "NHWC"), precision="highest"
+    )[0, :, : (shape[1] + 1) // 2][: (shape[0] + 1) // 2]
+    bias = net.layers[0].bias
+    assert bias is not None
+    expected = np.maximum(np.asarray(expected) + np.asarray(bias), 0.0)
+    np.testing.assert_allclose(net(image), expected.ravel(), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("spec", "channels", "size"),
+    [
+        (EnvSpec(2, (7, 7, 3), pixels=True), None, 2 * 2 * 32),
+        (EnvSpec(2, (84, 84, 3), pixels=True), None, 3 * 3 * 32),
+        (EnvSpec(2, (4, 84, 84), pixels=True), None, 3 * 3 * 32),
+        (EnvSpec(2, (7, 7, 3), pixels=True), (), 147),
+        (EnvSpec(2, (9, 9)), (8,), 5 * 5 * 8),
+        (EnvSpec(2, (9, 9)), None, 81),
+        (EnvSpec(2, (), 6), None, 6),
+    ],
+)
+def test_sizes(spec, channels, size):
+    senses = Senses(spec, False, channels, key=KEY)
+    assert senses(jnp.ones(spec.observation_shape, spec.observation_dtype)).shape == (size,) == (senses.size,)
+
+
+@pytest.mark.parametrize("spec", [EnvSpec(2, (4,)), EnvSpec(2, (), 6)])
+def test_channels_are_for_images(spec):
+    with pytest.raises(RiskpathError, match="channels are for images"):
+        Senses(spec, False, (8,), key=KEY)
+
+
+def test_images_of_bytes_stay_bytes():
+    translation = Translation(gymnasium.spaces.Box(0, 255, (7, 7, 3), np.uint8), gymnasium.spaces.Discrete(2))
+    assert translation.spec.pixels
+    assert translation.read_all(np.full((4, 7, 7, 3), 200, np.uint8)).dtype == np.uint8
+    flat = Translation(gymnasium.spaces.Box(0, 255, (8,), np.uint8), gymnasium.spaces.Discrete(2))
+    assert not flat.spec.pixels
+
+
+@pytest.mark.parametrize("shape", [(7, 7, 3), (4, 4), (5,)])
+def test_the_replay_keeps_bytes_as_bytes(shape):
+    pictures = jax.random.randint(KEY, (6, 2, *shape), 0, 256).astype(jnp.uint8)
+    zero, false, whole = jnp.zeros(()), jnp.zeros((), bool), jnp.zeros((), jnp.int32)
+    one = lambda picture: Step(  # noqa: E731
+        picture, whole, zero, picture, jnp.ones((1,), bool), false, false, whole, zero, zero
+    )
+    ring = make_ring(one(pictures[0, 0]), 4, 2)
+    assert ring.rows.shape[-1] == 2 * -(-np.prod(shape) // 4) + 8
+    for two in pictures:
+        ring = push(ring, jax.vmap(one)(two))
+    found = gather(ring, jnp.array([[3, 0]]), jnp.array([[1, 0]]), 0)  # the latest row of one, the oldest of the other
+    np.testing.assert_array_equal(found.obs[0], [pictures[5, 1], pictures[2, 0]])
+    np.testing.assert_array_equal(found.next_obs, found.obs)
+
+
+class Signal(gymnasium.Env):
+    """One step: the picture's left or right half is bright, and the action is to say which."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, image: bool):
+        shape, top, kind = ((6, 6, 1), 255, np.uint8) if image else ((2,), np.inf, np.float32)
+        self.observation_space = gymnasium.spaces.Box(0, top, shape, kind)
+        self.image = image
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.right = int(self.np_random.integers(2))
+        if self.image:
+            obs = np.zeros((6, 6, 1), np.uint8)
+            obs[:, 3 * self.right : 3 * self.right + 3] = 255
+        else:  # far from the order of 1: what tells the sides apart is a thousandth of what there is
+            obs = np.array([1e4 + 10 * self.right, 1e4], np.float32)
+        self.obs = obs
+        return obs, {}
+
+    def step(self, action):
+        return self.obs, float(action == self.right), True, False, {}
+
+
+@pytest.mark.parametrize("image", [True, False], ids=["image", "normalised"])
+def test_what_is_sensed_is_learned_used_and_kept(image, tmp_path, unchecked):
+    network = rp.Network(hidden=(16,), normalise=not image)
+    agent = rp.IQN(rp.Mean(), discount=1.0, network=network, training=SMALL)
+    run = rp.train(agent, lambda: Signal(image), steps=1_500, seeds=2)
+    assert run.lanes.percept.obs.dtype == (np.uint8 if image else np.float32)
+    assert run.evaluate(50).returns.mean() > 0.95
+    run.save(tmp_path / "run")
+    loaded = rp.load(tmp_path / "run", env=lambda: Signal(image))
+    for side in (0, 1):
+        env = Signal(image)
+        obs = next(obs for obs, _ in (env.reset(seed=i) for i in range(20)) if env.right == side)
+        assert loaded.policy(seed=1)(obs)[0] == side
+
+
+@pytest.mark.parametrize("agent", [rp.IQTD3, rp.TQLContinuous, rp.TQL], ids=lambda kind: kind.__name__)
+def test_every_agent_can_normalise_and_see_images(agent, unchecked):
+    class Picture(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(0, 255, (5, 5, 3), np.uint8)
+        action_space = (
+            gymnasium.spaces.Discrete(2) if agent is rp.TQL else gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+        )
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return self.observation_space.sample(), {}
+
+        def step(self, action):
+            return self.observation_space.sample(), 1.0, bool(self.np_random.random() < 0.2), False, {}
+
+    network = rp.Network(hidden=(8,), memory=4, window=3, normalise=True)
+    few: Any = {
+        "batch_size": 8,
+        "online_taus": 4,
+        "target_taus": 4,
+        "act_taus": 4,
+        "buffer_size": 200,
+        "learning_starts": 40,
+    }
+    kind: Any = rp.Training if agent is rp.TQL else rp.ActorCriticTraining
+    training = kind(**few, train_freq=4, target_update_interval=5)
+    run = rp.train(agent(network=network, training=training), Picture, steps=120)
+    assert np.isfinite(run.estimates()).all()
+    counts = [leaf for leaf in jax.tree.leaves(run.lanes.critic.params) if leaf.shape == (1, 75)]
+    assert counts
+    assert all(np.isfinite(leaf).all() for leaf in counts)

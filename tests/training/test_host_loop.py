@@ -1,0 +1,411 @@
+"""Environments that the host steps: the same numbers as the fused loop, and everybody's Gymnasium environments."""
+
+import os
+import signal
+import threading
+from typing import Any
+
+import equinox as eqx
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import TimeLimit
+
+import riskpath as rp
+from riskpath.envs.gymnasium_vector import GymnasiumWorlds, foreign
+from riskpath.envs.spaces import Translation
+from riskpath.evaluation.learned_policy import LearnedPolicy
+from riskpath.training import fused_loop as loop
+from riskpath.training import host_loop as host
+from riskpath.training.inputs import as_environment, use_compilation_cache
+
+SMALL: dict[str, Any] = {
+    "batch_size": 8,
+    "online_taus": 4,
+    "target_taus": 4,
+    "act_taus": 8,
+    "learning_starts": 40,
+    "buffer_size": 400,
+    "target_update_interval": 10,
+}
+NET = rp.Network(hidden=(8,), memory=8, window=6)
+NUMBERED = {"network": NET, "training": rp.Training(**SMALL)}
+VECTORS = {"network": NET, "training": rp.ActorCriticTraining(**SMALL)}
+CAR = rp.RiskyMountainCar(0.5, 30)
+
+
+class Echo(gymnasium.Env):
+    """Ends after `length` steps; observes what it was told, and complains about actions that are out of bounds."""
+
+    def __init__(self, observation_space=None, action_space=None, length=5, fails_at=None, masked=False):
+        self.observation_space = observation_space or spaces.Box(-1.0, 1.0, (3,), np.float32)
+        self.action_space = action_space or spaces.Discrete(3)
+        self.length, self.fails_at, self.masked = length, fails_at, masked
+
+    def _info(self):
+        return {"action_mask": np.array([0, 1, 1], np.int8)} if self.masked else {}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.time = 0
+        return self.observation_space.sample(), self._info()
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        assert not (self.masked and action == 0)
+        self.time += 1
+        if self.time == self.fails_at:
+            raise ValueError("the motor\nis broken")
+        return self.observation_space.sample(), 1.0, self.time >= self.length, False, self._info()
+
+
+class Still(Echo):
+    """Observes the same whatever happens."""
+
+    def __init__(self, obs):
+        super().__init__()
+        self.obs = np.asarray(obs, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        _, info = super().reset(seed=seed)
+        return self.obs, info
+
+    def step(self, action):
+        _, reward, terminated, truncated, info = super().step(action)
+        return self.obs, reward, terminated, truncated, info
+
+
+class Compiled(host.Worlds):
+    """Environments of ours, stepped by the host like anybody's: to check one loop against the other."""
+
+    def __init__(self, env: rp.Environment, count: int):
+        self.spec, self.count = env.spec, count
+        self._env, self._state = env.bare(), None
+
+    def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
+        obs, self._state, mask = reset_all(self._env, keys.reshape(-1))
+        return np.asarray(obs), np.asarray(mask)
+
+    def step(self, action: np.ndarray, env_keys: Any, reset_keys: Any) -> host.Seen:
+        keys = env_keys.reshape(-1), reset_keys.reshape(-1)
+        self._state, outcome = step_all(self._env, self._state, jnp.asarray(action), *keys)
+        return host.Seen(*(np.asarray(getattr(outcome, name)) for name in host.Seen._fields))
+
+    def close(self) -> None:
+        pass
+
+
+@eqx.filter_jit
+def reset_all(env: rp.Environment, keys: Any) -> Any:
+    obs, state = jax.vmap(env.reset)(keys)
+    return obs, state, jax.vmap(env.action_mask)(state)
+
+
+@eqx.filter_jit
+def step_all(env: rp.Environment, state: Any, action: Any, env_keys: Any, reset_keys: Any) -> Any:
+    return jax.vmap(lambda *asked: loop.step_world(env, *asked))(state, action, env_keys, reset_keys)
+
+
+def leaves(lanes: loop.Lanes) -> list[np.ndarray]:
+    plain = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x  # noqa: E731
+    parts = (lanes.critic, lanes.ring, lanes.keys, lanes.percept, lanes.memory, lanes.time, lanes.earned, lanes.steps)
+    return [np.asarray(plain(x)) for x in jax.tree.leaves(eqx.filter(parts, eqx.is_array))]
+
+
+@pytest.mark.parametrize(
+    ("agent", "env", "envs"),
+    [
+        (rp.IQN(rp.CVaR(0.5), **NUMBERED), "RiskyGrid", 1),
+        (rp.TQL(rp.CVaR(0.5), **NUMBERED), "RiskyGrid", 1),
+        (rp.IQTD3(rp.CVaR(0.5), **VECTORS), CAR, 4),
+    ],
+    ids=["IQN", "TQL", "IQTD3"],
+)
+def test_both_loops_give_the_same_bits(agent, env, envs, unchecked):
+    use_compilation_cache()
+    world = as_environment(env)
+    *_, (fused, _) = loop.advance(loop.start([agent], [world], 2, envs, 0), world.spec, 120, 2)
+    row = Compiled(world, 2 * envs)
+    begun = host.start([agent], host.Outside(world.spec), row, 2, envs, 0)
+    *_, (hosted, _) = host.advance(begun, row, world.spec, 120, 2)
+    assert int(hosted.steps) == int(fused.steps) >= 120
+    for a, b in zip(leaves(fused), leaves(hosted), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("space", "spec"),
+    [
+        (spaces.Box(-2.0, 2.0, (3,), np.float32), ((3,), None)),
+        (spaces.Box(0, 255, (4, 4, 1), np.uint8), ((4, 4, 1), None)),
+        (spaces.Discrete(5, start=2), ((), 5)),
+        (spaces.MultiDiscrete([2, 3]), ((5,), None)),
+        (spaces.MultiBinary(4), ((4,), None)),
+        (spaces.Dict({"a": spaces.Discrete(3), "b": spaces.Box(0.0, 1.0, (2, 2), np.float32)}), ((7,), None)),
+        (spaces.Tuple([spaces.Discrete(3), spaces.Discrete(2)]), ((5,), None)),
+    ],
+    ids=str,
+)
+def test_observations_of_every_kind_are_read(space, spec):
+    translation = Translation(space, spaces.Discrete(3))
+    assert (translation.spec.observation_shape, translation.spec.num_states) == spec
+    row = SyncVectorEnv([lambda: Echo(space)] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
+    obs, _ = row.reset(seed=[3, 4])
+    read = translation.read_all(obs)
+    for i, seed in enumerate((3, 4)):
+        space.seed(seed)
+        np.testing.assert_array_equal(read[i], translation.read(space.sample()))
+
+
+def test_actions_are_scaled_to_their_bounds_and_numbers_start_where_they_should():
+    box = Translation(spaces.Discrete(2), spaces.Box(np.array([0.0, -4.0]), np.array([1.0, 2.0]), dtype=np.float64))
+    np.testing.assert_allclose(
+        box.write(np.array([[-1.0, 1.0], [0.0, 0.0], [3.0, -1.0]])), [[0, 2], [0.5, -1], [1, -4]]
+    )
+    assert Translation(spaces.Discrete(2), spaces.Discrete(3, start=-1)).write(np.array([0, 2])).tolist() == [-1, 1]
+
+
+def test_the_true_last_observation_is_kept_and_a_time_limit_is_no_end():
+    limited = lambda: gymnasium.wrappers.TimeLimit(Echo(length=9), 3)  # noqa: E731
+    row = GymnasiumWorlds([foreign(limited)], 2)
+    first, _ = row.reset(jax.random.split(jax.random.key(0), 2))
+    for i in range(3):
+        outcome = row.step(np.array([0, 1]), None, None)
+        assert (np.asarray(outcome.truncated) == (i == 2)).all()
+        assert not np.asarray(outcome.terminated).any()
+        assert (outcome.obs == outcome.final_obs).all() == (i < 2)
+    assert first.shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("agent", "env"),
+    [
+        (rp.IQN(rp.Mean(), **NUMBERED), lambda: Echo(spaces.Discrete(4, start=1), spaces.Discrete(3, start=5))),
+        (rp.TQL(rp.CVaR(0.5), **NUMBERED), lambda: Echo(spaces.Dict({"x": spaces.Box(0.0, 1.0, (2,), np.float32)}))),
+        (rp.IQN(rp.Mean(), **NUMBERED), lambda: Echo(masked=True)),
+        (rp.IQTD3(rp.CVaR(0.5), **VECTORS), lambda: Echo(action_space=spaces.Box(-3.0, 1.0, (2,), np.float32))),
+    ],
+    ids=["numbers", "dict", "masked", "vectors"],
+)
+def test_a_gymnasium_environment_is_trained_evaluated_kept_and_resumed(agent, env, tmp_path, unchecked):
+    run = rp.train(agent, env, steps=80, seeds=2, checkpoint=tmp_path / "run")
+    found = run.evaluate(episodes=5)
+    assert found.returns.shape == (1, 2, 5)
+    assert (found.returns == 5.0).all()
+    assert found.finished == 1.0
+    np.testing.assert_allclose(found.discounted, sum(0.99**i for i in range(5)), rtol=1e-6)
+    one = env()
+    obs, info = one.reset(seed=0)
+    action, _ = run.policy(1)(obs, mask=info.get("action_mask"))
+    one.step(action)  # which complains if it is not one of its own
+    again = rp.load(tmp_path / "run", env=env)
+    assert again.policy(1)(obs, mask=info.get("action_mask"))[0] == pytest.approx(action)
+    assert rp.train(again, steps=20).steps >= 100
+
+
+def test_ids_objects_vectors_and_workers(unchecked):
+    agent = rp.IQN(rp.Mean(), **NUMBERED)
+    by_id = rp.train(agent, "CartPole-v1", steps=60, seed=3)
+    by_object = rp.train(agent, gymnasium.make("CartPole-v1"), steps=60, seed=3)
+    row = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")], autoreset_mode=AutoresetMode.SAME_STEP)
+    by_row = rp.train(agent, row, steps=60, seed=3)
+    by_workers = rp.train(agent, "CartPole-v1", steps=60, seed=3, workers=True)
+    assert by_workers.row is not None
+    by_workers.row.close()
+    for other in (by_object, by_row, by_workers):
+        for a, b in zip(leaves(by_id.lanes), leaves(other.lanes), strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert by_id.spec.max_episode_steps == 500
+
+
+def test_a_run_on_an_id_is_loaded_without_being_told(tmp_path, unchecked):
+    run = rp.train(rp.IQN(rp.Mean(), **NUMBERED), "CartPole-v1", steps=60)
+    run.save(tmp_path / "run")
+    again = rp.load(tmp_path / "run")
+    assert (again.evaluate(3, seed=1).returns == run.evaluate(3, seed=1).returns).all()
+
+
+def test_ctrl_c_returns_what_was_trained(unchecked):
+    run = rp.train(rp.IQN(rp.Mean(), **NUMBERED), lambda: Echo(), steps=60)  # compiled by now
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    rp.train(run, steps=10_000_000)
+    assert 60 < run.steps < 10_000_000
+    assert run.evaluate(2).returns.shape == (1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "limit"),
+    [
+        (lambda: Echo(), None),
+        (lambda: TimeLimit(Echo(), 7), 7),
+        (lambda: gymnasium.wrappers.OrderEnforcing(TimeLimit(TimeLimit(Echo(), 9), 12)), 9),
+        (lambda: TimeLimit(gymnasium.make("CartPole-v1"), 30), 30),
+        ("CartPole-v1", 500),
+    ],
+)
+def test_a_limit_is_known_wherever_it_is_said(wrapped, limit):
+    assert foreign(wrapped).translation.max_episode_steps == limit
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (np.zeros(5), r"must be one of Box\(.*: ValueError: cannot reshape"),
+        ({"a": 1}, "an observation must be one of Box"),
+        ("left", "an observation must be one of Box"),
+    ],
+)
+def test_a_policy_is_shown_what_it_was_trained_on(state, message, unchecked):
+    spec = foreign(Echo).world.spec
+    agent = rp.IQN(**NUMBERED)
+    policy = LearnedPolicy(agent, agent.init(spec, key=jax.random.key(0)), foreign(Echo).world)
+    assert policy(np.zeros(3))[0] in range(3)
+    with pytest.raises(rp.RiskpathError, match=message) as refused:
+        policy(state)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("agent", "env", "message"),
+    [
+        (rp.IQN(), lambda: Echo(spaces.Text(3)), "cannot read observations from Text"),
+        (rp.IQN(), lambda: Echo(action_space=spaces.MultiBinary(2)), "cannot act in MultiBinary"),
+        (rp.IQTD3(), lambda: Echo(action_space=spaces.Box(-np.inf, 1.0, (1,))), "actions need bounds"),
+        (rp.IQTD3(), lambda: Echo(), "acts with vectors"),
+        (rp.IQN(), lambda: Echo(action_space=spaces.Box(-1.0, 1.0, (1,))), "wants vectors"),
+        (rp.IQN(), "CartPole-v7", "unknown environment 'CartPole-v7'"),
+        (rp.IQN(), "Nothing-v0", "unknown environment 'Nothing-v0'"),
+        (rp.IQN(), lambda: 3, "must return a gymnasium.Env, got a int"),
+        (rp.IQN(), lambda: 1 / 0, "cannot make the environment: ZeroDivisionError"),
+        (rp.IQN(**NUMBERED), lambda: Echo(fails_at=2), "failed in step: ValueError: the motor is broken"),
+        (rp.TQL(), lambda: Echo(), r"no known limit: give network=rp.Network\(window=10\)"),
+        (rp.IQN(), SyncVectorEnv([lambda: Echo()]), "SAME_STEP"),
+        (rp.IQN(), SyncVectorEnv([lambda: Echo()] * 3, autoreset_mode=AutoresetMode.SAME_STEP), "has 3 environments"),
+        ([rp.IQN(), rp.IQN()], ["RiskyGrid", "CartPole-v1"], "cannot be trained together"),
+        (rp.IQN(), 7, "cannot train on a int"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_line(agent, env, message, unchecked):
+    with pytest.raises(rp.RiskpathError, match=message) as refused:
+        rp.train(agent, env, steps=50)
+    assert "\n" not in str(refused.value)
+
+
+def test_settings_have_their_own_environments(unchecked):
+    agents = [rp.IQN(rp.CVaR(level), **NUMBERED) for level in (0.5, 1.0)]
+    run = rp.train(agents, [lambda: Echo(length=3, masked=True), lambda: Still(np.ones(3))], steps=50)
+    assert run.evaluate(2).returns[:, 0].tolist() == [[3.0, 3.0], [5.0, 5.0]]
+    first = Echo().reset(seed=0)[0]
+    for setting, obs, among in ((0, first, (1, 2)), (1, np.ones(3, np.float32), (0, 1, 2))):
+        believed = run.policy(setting=setting).estimate(obs)
+        assert run.estimates()[setting, 0] == pytest.approx(max(believed[i] for i in among), rel=1e-4)
+
+
+def test_an_object_that_cannot_be_made_again_serves_one_lane_and_stays_open(unchecked):
+    agent, env, closed = rp.IQN(rp.Mean(), **NUMBERED), Echo(), []
+    env.close = lambda: closed.append(True)
+    told: list[Any] = []
+    run = rp.train(agent, env, steps=80, callbacks=[lambda run, numbers: told.append(numbers.get("estimate"))])
+    assert run.steps == 80
+    assert np.isfinite(told[-1]).all()
+    assert run.estimates() == pytest.approx(told[-1].reshape(1, 1))
+    with pytest.raises(rp.RiskpathError, match="evaluation needs environments of its own: give env="):
+        run.evaluate(2)
+    assert run.evaluate(2, env=Echo).returns.tolist() == [[[5.0, 5.0]]]
+    with pytest.raises(rp.RiskpathError, match="evaluation needs environments of its own"):
+        rp.train(agent, env, steps=50, evaluate_every=10)
+    with pytest.raises(rp.RiskpathError, match="give a function that makes one"):
+        rp.train(agent, Echo(), steps=50, seeds=2)
+    assert rp.train(run, steps=20).steps == 100
+    assert not closed
+    assert env.reset(seed=0)[0].shape == (3,)
+
+
+def test_a_vector_environment_is_trained_on_but_not_evaluated_in(unchecked):
+    row = SyncVectorEnv([Echo] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
+    run = rp.train(rp.IQN(rp.Mean(), **NUMBERED), row, steps=60, seeds=2)
+    assert np.isfinite(run.estimates()).all()
+    for env in (None, row):
+        with pytest.raises(rp.RiskpathError, match="give env=…, an id or a function that makes one environment"):
+            run.evaluate(2, env=env)
+    assert (run.evaluate(2, env=Echo).returns == 5.0).all()
+
+
+class Failing(Echo):
+    """Fails once, in the middle of training."""
+
+    left = 70
+
+    def step(self, action):
+        self.left -= 1
+        if self.left == 0:
+            raise ValueError("the motor\nis broken")
+        return super().step(action)
+
+
+@pytest.mark.parametrize("env", [Failing(), Failing], ids=["object", "function"])
+def test_an_error_in_the_middle_of_training_leaves_what_was_learned(env, tmp_path, unchecked):
+    agent = rp.IQN(rp.Mean(), **NUMBERED)
+    with pytest.raises(rp.TrainingStopped, match="failed in step: ValueError: the motor is broken") as stop:
+        rp.train(agent, env, steps=100, checkpoint=tmp_path / "run")
+    run = stop.value.run
+    assert run.steps == 60  # 40 of warm-up, then chunks of 10
+    assert rp.load(tmp_path / "run", env=Failing).steps == 60
+    assert rp.train(run, steps=20).steps == 80  # in a new episode
+    assert (np.asarray(run.lanes.time) == 20 % 5).all()
+
+
+def test_a_save_that_fails_leaves_what_was_learned(tmp_path, monkeypatch, unchecked):
+    def full(run, path):
+        if run.steps:  # not yet before the first step
+            raise rp.RiskpathError("cannot save: no space left")
+
+    monkeypatch.setattr("riskpath.training.checkpoint.save", full)
+    with pytest.raises(rp.TrainingStopped, match="no space left") as stop:
+        rp.train(rp.IQN(rp.Mean(), **NUMBERED), Echo, steps=60, checkpoint=tmp_path / "run")
+    assert stop.value.run.steps == 60
+
+
+def test_whatever_a_callback_raises_ctrl_c_is_heard_as_before(unchecked):
+    before = signal.getsignal(signal.SIGINT)
+
+    def broken(run, numbers):
+        assert signal.getsignal(signal.SIGINT) is not before
+        raise ZeroDivisionError
+
+    with pytest.raises(rp.TrainingStopped, match="a callback failed: ZeroDivisionError") as raised:
+        rp.train(rp.IQN(rp.Mean(), **NUMBERED), Echo, steps=60, callbacks=[broken])
+    assert signal.getsignal(signal.SIGINT) is before
+    assert raised.value.run.steps == 40  # its traceback keeps the loop alive until here
+
+
+def test_an_episode_is_finished_unless_it_was_cut_off_by_the_limit_asked_for(unchecked):
+    run = rp.train(rp.IQN(rp.Mean(), **NUMBERED), Echo, steps=50)
+    own = lambda length, limit: lambda: gymnasium.wrappers.TimeLimit(Echo(length=length), limit)  # noqa: E731
+    for env, limit, length, finished in (
+        (Echo, None, 5, 1.0),
+        (Echo, 5, 5, 1.0),
+        (Echo, 3, 3, 0.0),
+        (own(9, 4), None, 4, 1.0),  # a time limit of the environment's own
+        (own(9, 4), 6, 4, 1.0),
+        (own(9, 4), 2, 2, 0.0),
+    ):
+        found = run.evaluate(3, limit=limit, env=env)
+        assert (found.returns == length).all()
+        assert found.finished == finished
+
+
+def test_a_run_is_evaluated_inside_and_outside_of_the_program_alike(unchecked):
+    grid = rp.train(rp.IQN(rp.Mean(), **NUMBERED), "RiskyGrid", steps=60)
+    outside = grid.evaluate(20, env="riskpath/RiskyGrid-v0")
+    assert outside.finished == 1.0
+    assert np.abs(outside.returns[..., None] - grid.law().atoms).min(axis=-1).max() < 1e-3
+    hosted = rp.train(rp.IQN(rp.Mean(), **NUMBERED), "riskpath/RiskyGrid-v0", steps=60)
+    assert hosted.evaluate(5, env="RiskyGrid").returns.shape == (1, 1, 5)
+    with pytest.raises(rp.RiskpathError, match="another number of states than the one trained on: 3, not"):
+        grid.evaluate(5, env="ThreeState")
