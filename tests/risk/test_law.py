@@ -7,8 +7,8 @@ import scipy.stats
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from riskpath import Law, RiskpathError
-from riskpath.risk.measures import measures as risk
+from riskpath import Law, RiskpathError, parse_risk
+
 
 thorough = settings(
     max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -343,7 +343,7 @@ def test_dominance_is_what_its_definition_says(a, b):
 
 # One law with more added to some outcomes, and one with some outcomes replaced by a fair bet.
 outcomes = st.lists(st.tuples(st.integers(-20, 20), st.integers(1, 9), st.integers(0, 9)), min_size=1, max_size=5)
-ALL = [risk(text) for text in ("mean", "cvar:0.2", "wang:-0.75", "wang:0.75", "pow:-2", "pow:2", "cpw:0.71")]
+ALL = [parse_risk(text) for text in ("mean", "cvar:0.2", "wang:-0.75", "wang:0.75", "pow:-2", "pow:2", "cpw:0.71")]
 
 
 @fast

@@ -22,8 +22,9 @@ from riskpath import (
     RiskpathError,
     Wang,
     inverse,
+    parse_risk,
     register_risk,
-    risk,
+
 )
 
 
@@ -251,7 +252,7 @@ def test_the_value_is_the_integral_of_distorted_quantiles(measure, law):
     ],
 )
 def test_known_values(text, law, expected):
-    assert risk(text).value(law) == pytest.approx(expected, abs=5.1e-4)
+    assert parse_risk(text).value(law) == pytest.approx(expected, abs=5.1e-4)
 
 
 def test_cvar_is_exact_at_a_jump_and_between_jumps():
@@ -415,8 +416,8 @@ def test_the_slope_of_a_distortion_is_finite_where_it_is_infinite_in_truth(measu
 
 @pytest.mark.parametrize("measure", READABLE, ids=str)
 def test_text_reads_back_as_the_same_measure(measure):
-    assert risk(str(measure)) == measure
-    assert risk(measure) is measure
+    assert parse_risk(str(measure)) == measure
+    assert parse_risk(measure) is measure
 
 
 @pytest.mark.parametrize("family", [CVaR, Wang, POW, CPW])
@@ -424,7 +425,7 @@ def test_text_reads_back_as_the_same_measure(measure):
 @given(st.floats(0.28, 1))
 @thorough
 def test_text_keeps_every_digit_of_the_level(family, level):
-    assert risk(str(family(level))) == family(level)
+    assert parse_risk(str(family(level))) == family(level)
 
 
 @pytest.mark.parametrize(
@@ -448,7 +449,7 @@ def test_text_keeps_every_digit_of_the_level(family, level):
     ],
 )
 def test_spellings(text, measure):
-    assert risk(text) == measure
+    assert parse_risk(text) == measure
 
 
 @pytest.mark.parametrize(
@@ -487,18 +488,18 @@ def test_how_measures_print(measure, text):
         (lambda: Mixture([(1.5, Mean()), (-0.5, CVaR(0.1))]), r"shares .* non-negative .*, got 1.5, -0.5$"),
         (lambda: Mixture([(math.nan, Mean())]), r"shares .*, got nan$"),
         (lambda: Mixture([("half", Mean())]), r"a risk level must be a number, got 'half'$"),
-        (lambda: risk("foo:1"), r"unknown risk measure 'foo:1'; use mean, cvar:LEVEL, .* or a mixture like"),
-        (lambda: risk(""), r"unknown risk measure ''; use"),
-        (lambda: risk("mean:0.5"), r"unknown risk measure 'mean:0.5'; use"),
-        (lambda: risk("mean+cvar:0.1"), r"unknown risk measure 'mean\+cvar:0.1'; use"),
-        (lambda: risk("0.5*mean+0.5*foo:1"), r"unknown risk measure '0.5\*mean\+0.5\*foo:1'; use"),
-        (lambda: risk("cvar"), r"risk measure 'cvar' needs a level, for example cvar:0.5$"),
-        (lambda: risk("CPW"), r"risk measure 'CPW' needs a level, for example cpw:0.5$"),
-        (lambda: risk("cvar:x"), r"cannot read the number 'x' in risk measure 'cvar:x'$"),
-        (lambda: risk("cvar:"), r"cannot read the number '' in risk measure 'cvar:'$"),
-        (lambda: risk("cvar:nan"), r"CVaR level must be in \(0, 1\], got nan$"),
-        (lambda: risk("half*mean+0.5*cvar:1"), r"cannot read the number 'half' in risk measure 'half\*mean"),
-        (lambda: risk("0.5*mean+0.3*cvar:0.1"), r"shares of a mixture must .* sum to 1, got 0.5, 0.3$"),
+        (lambda: parse_risk("foo:1"), r"unknown risk measure 'foo:1'; use mean, cvar:LEVEL, .* or a mixture like"),
+        (lambda: parse_risk(""), r"unknown risk measure ''; use"),
+        (lambda: parse_risk("mean:0.5"), r"unknown risk measure 'mean:0.5'; use"),
+        (lambda: parse_risk("mean+cvar:0.1"), r"unknown risk measure 'mean\+cvar:0.1'; use"),
+        (lambda: parse_risk("0.5*mean+0.5*foo:1"), r"unknown risk measure '0.5\*mean\+0.5\*foo:1'; use"),
+        (lambda: parse_risk("cvar"), r"risk measure 'cvar' needs a level, for example cvar:0.5$"),
+        (lambda: parse_risk("CPW"), r"risk measure 'CPW' needs a level, for example cpw:0.5$"),
+        (lambda: parse_risk("cvar:x"), r"cannot read the number 'x' in risk measure 'cvar:x'$"),
+        (lambda: parse_risk("cvar:"), r"cannot read the number '' in risk measure 'cvar:'$"),
+        (lambda: parse_risk("cvar:nan"), r"CVaR level must be in \(0, 1\], got nan$"),
+        (lambda: parse_risk("half*mean+0.5*cvar:1"), r"cannot read the number 'half' in risk measure 'half\*mean"),
+        (lambda: parse_risk("0.5*mean+0.3*cvar:0.1"), r"shares of a mixture must .* sum to 1, got 0.5, 0.3$"),
         (lambda: register_risk("Entropic", Mean), r"name of a measure must be a lower-case word, got 'Entropic'$"),
         (lambda: register_risk("two words", Mean), r"name of a measure must be a lower-case word, got 'two words'$"),
         (lambda: Mean().value([]), r"returns must be a non-empty one-dimensional array, got shape \(0,\)$"),
@@ -557,11 +558,11 @@ def test_a_registered_measure_can_be_written_as_text(monkeypatch):
     monkeypatch.setattr("riskpath.risk.compose.BY_NAME", {"mean": Mean, "cvar": CVaR})
     register_risk("proportional", Proportional)
     register_risk("smooth", lambda: SMOOTH)
-    assert risk("proportional:1.5") == Proportional(1.5)
-    assert risk("smooth") is SMOOTH
-    assert risk("0.5*proportional:2+0.5*smooth") == Mixture([(0.5, Proportional(2.0)), (0.5, SMOOTH)])
+    assert parse_risk("proportional:1.5") == Proportional(1.5)
+    assert parse_risk("smooth") is SMOOTH
+    assert parse_risk("0.5*proportional:2+0.5*smooth") == Mixture([(0.5, Proportional(2.0)), (0.5, SMOOTH)])
     with pytest.raises(RiskpathError, match="proportional:LEVEL"):
-        risk("nothing:1")
+        parse_risk("nothing:1")
 
 
 def test_cpw_increases_at_its_lowest_level():
@@ -575,7 +576,7 @@ def test_a_single_precision_level_of_zero_is_refused():
 
 def test_the_mean_has_no_level_however_it_is_spelled():
     with pytest.raises(RiskpathError, match="unknown risk measure 'Mean:1'"):
-        risk("Mean:1")
+        parse_risk("Mean:1")
 
 
 def test_single_precision_numpy_is_computed_in_double():
@@ -588,4 +589,4 @@ def test_returns_may_come_from_any_iterable():
 
 def test_the_text_of_a_mixture_with_a_huge_level_reads_back():
     mixture = Mixture([(0.5, Mean()), (0.5, Wang(1e20))])
-    assert risk(str(mixture)) == mixture
+    assert parse_risk(str(mixture)) == mixture
