@@ -12,7 +12,6 @@ import riskpath as rp
 from riskpath.agents.actor_critic import explored, lower_law, make_twins, silence
 from riskpath.nn.losses import midpoints
 from riskpath.risk.law import Law
-from riskpath.risk.tabulated import Tabulated
 from riskpath.types import EnvSpec
 
 MEASURES = [rp.Mean(), rp.CVaR(0.25), rp.Wang(0.75), rp.Wang(-0.75), rp.POW(-2.0), rp.CPW(0.71)]
@@ -24,18 +23,6 @@ def agent_of(kind: str, risk=rp.CVaR(0.25), **fields):  # noqa: B008
     if kind == "IQTD3":
         return rp.IQTD3(risk, network=NETWORK, **fields)
     return rp.TQLContinuous(risk, critic=kind, network=NETWORK, **fields)  # pyright: ignore[reportArgumentType]
-
-
-@pytest.mark.parametrize("risk", MEASURES, ids=str)
-def test_a_tabulated_measure_is_the_measure(risk):
-    tabulated = Tabulated(risk)
-    sample = np.random.default_rng(0).normal(size=300)
-    assert float(tabulated.value(jnp.asarray(sample, jnp.float32))) == pytest.approx(
-        float(risk.value(sample)), abs=0.02
-    )
-    inside = np.linspace(0.01, 0.99, 50)
-    np.testing.assert_allclose(tabulated.distort(jnp.asarray(inside, jnp.float32)), risk.distort(inside), atol=2e-3)
-    assert tabulated.concave == risk.concave
 
 
 @pytest.mark.parametrize("risk", MEASURES, ids=str)
