@@ -1,10 +1,15 @@
 """How policies are called, and how wrong ones are refused."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from riskpath import AdaptivePolicy, FiniteMDP, HistoryPolicy, RiskpathError
 from tests.mdp.problems import THREE, table
+
+NUMBER: Any = 3
+NOTHING: Any = None
 
 
 def test_a_policy_gets_no_memory_at_the_start_and_its_own_memory_afterwards():
@@ -76,11 +81,11 @@ def test_rounding_errors_in_action_probabilities_are_normalised_away():
         (lambda: THREE.evaluate(HistoryPolicy({("s0",): "safe"})), r"no action for history \('s0', 'safe', 's1'\)$"),
         (lambda: THREE.evaluate(AdaptivePolicy({}, 1.0)), r"no action for \(time, state\) \(0, 's0'\)$"),
         (
-            lambda: THREE.evaluate(3),
+            lambda: THREE.evaluate(NUMBER),
             r"a policy must be a function, a dict .* or a list of actions, got int$",
         ),
         (lambda: THREE.evaluate("safe"), r"a policy must be a function, .* got str$"),
-        (lambda: THREE.evaluate(None), r"a policy must be a function, .* got NoneType$"),
+        (lambda: THREE.evaluate(NOTHING), r"a policy must be a function, .* got NoneType$"),
         (lambda: THREE.simulate(["safe", "safe"], 0), r"episodes must be at least 1, got 0$"),
         (lambda: THREE.simulate(["safe", "safe"], -3), r"episodes must be at least 1, got -3$"),
     ],

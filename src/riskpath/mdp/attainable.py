@@ -15,8 +15,8 @@ from itertools import product
 from typing import Any
 
 from riskpath.mdp.dominance import undominated
-from riskpath.mdp.model import FiniteMDP, Outcome
-from riskpath.mdp.policies import Action, State
+from riskpath.mdp.model import FiniteMDP
+from riskpath.mdp.problem import Action, Outcome, State
 from riskpath.risk.law import Law
 
 

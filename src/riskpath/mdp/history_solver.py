@@ -17,7 +17,8 @@ from typing import Any
 from riskpath.errors import RiskpathError
 from riskpath.mdp.dominance import dominance_order, undominated
 from riskpath.mdp.model import FiniteMDP
-from riskpath.mdp.policies import Action, History, HistoryPolicy, State
+from riskpath.mdp.policies import History, HistoryPolicy
+from riskpath.mdp.problem import Action, State
 from riskpath.mdp.solution import Solution
 from riskpath.risk.law import Law
 from riskpath.risk.measures import Mean, RiskMeasure

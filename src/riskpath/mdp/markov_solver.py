@@ -6,7 +6,8 @@ exist, and need not be reached. So this solver reports what happened, and what i
 
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.operators import Table, constant_table, first, greedy_actions, risk_greedy_bellman
-from riskpath.mdp.policies import Action, MarkovPolicy, State
+from riskpath.mdp.policies import MarkovPolicy
+from riskpath.mdp.problem import Action, State
 from riskpath.mdp.solution import Solution
 from riskpath.risk.measures import RiskMeasure
 

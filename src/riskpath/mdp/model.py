@@ -10,30 +10,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from riskpath.errors import RiskpathError
-from riskpath.mdp.policies import Action, PolicyLike, State, as_policy
+from riskpath.mdp.policies import PolicyLike, as_policy
 from riskpath.mdp.policy_evaluation import evaluate, simulate
+from riskpath.mdp.problem import Action, Outcome, Outcomes, State
 from riskpath.risk.law import PROB_TOLERANCE, Law
 from riskpath.validation import given, require_counts
-
-
-class Outcome(NamedTuple):
-    """One thing that may happen after an action."""
-
-    prob: float
-    reward: float
-    next: State
 
 
 @dataclass(frozen=True, eq=False)
 class FiniteMDP:
     """A finite problem; make one with `FiniteMDP.from_outcomes`."""
 
-    outcomes: Mapping[State, Mapping[Action, tuple[Outcome, ...]]]
+    outcomes: Outcomes
     """What each action of each non-terminal state may lead to."""
     start: Mapping[State, float]
     """Where an episode starts, with which probability."""
@@ -184,7 +177,7 @@ def _checked_outcomes(state: State, action: Action, entries: Any) -> tuple[Outco
     return tuple(Outcome(prob / total, reward, following) for (reward, following), prob in merged.items())
 
 
-def _check_terminal(table: Mapping[State, Mapping[Action, tuple[Outcome, ...]]], terminal: set[State]) -> None:
+def _check_terminal(table: Outcomes, terminal: set[State]) -> None:
     for state, actions in table.items():
         if state in terminal:
             raise RiskpathError(f"state {state!r} is listed as terminal but has actions {list(actions)!r}")

@@ -6,7 +6,8 @@ return; the nested number itself is in `details["nested_value"]`.
 """
 
 from riskpath.mdp.model import FiniteMDP
-from riskpath.mdp.policies import MarkovPolicy, State, TimedPolicy
+from riskpath.mdp.policies import MarkovPolicy, TimedPolicy
+from riskpath.mdp.problem import State
 from riskpath.mdp.solution import Solution
 from riskpath.risk.measures import RiskMeasure
 

@@ -13,15 +13,14 @@ Two things the paper's proofs pass over are worth knowing when reading this file
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from riskpath.errors import RiskpathError
-from riskpath.mdp.policies import Action, History, State
+from riskpath.mdp.model import FiniteMDP
+from riskpath.mdp.policies import History
+from riskpath.mdp.problem import Action, State
 from riskpath.risk.law import Law
 from riskpath.risk.measures import Mean, RiskMeasure
-
-if TYPE_CHECKING:
-    from riskpath.mdp.model import FiniteMDP
 
 Table: TypeAlias = dict[tuple[Any, Any], Law]
 """{(state, action): law}."""
@@ -39,20 +38,20 @@ def first(actions: Sequence[Action]) -> Action:
     return actions[0]
 
 
-def constant_table(mdp: "FiniteMDP", law: Law | None = None) -> Table:
+def constant_table(mdp: FiniteMDP, law: Law | None = None) -> Table:
     """The same law (the sure 0 unless told otherwise) for every state that can occur and each of its actions."""
     states = dict.fromkeys(state for layer in mdp.layers for state in layer)
     return {(state, a): law or Law.point(0.0) for state in states for a in mdp.actions(state)}
 
 
-def greedy_actions(mdp: "FiniteMDP", table: Mapping, at: State | History, state: State, risk: RiskMeasure) -> list:
+def greedy_actions(mdp: FiniteMDP, table: Mapping, at: State | History, state: State, risk: RiskMeasure) -> list:
     """All actions of `state` that maximise β[Z(at, ·)], in their order; `at` is the state or a history."""
     values = {action: risk.value(table[at, action]) for action in mdp.actions(state)}
     best = max(values.values())
     return [action for action, value in values.items() if value >= best - TIE_TOLERANCE * max(1.0, abs(best))]
 
 
-def _back_up(mdp: "FiniteMDP", table: Table, choose: Callable[[State], Mapping[Action, float]]) -> Table:
+def _back_up(mdp: FiniteMDP, table: Table, choose: Callable[[State], Mapping[Action, float]]) -> Table:
     """Z(s, a) ← R(s, a) + γ Z(S′, A′), with A′ drawn from `choose`; Z is the sure 0 where an episode ends."""
     to_go = {}
     for state in dict.fromkeys(state for state, _ in table):
@@ -66,7 +65,7 @@ def _back_up(mdp: "FiniteMDP", table: Table, choose: Callable[[State], Mapping[A
     return result
 
 
-def bellman(mdp: "FiniteMDP", table: Table, policy: Mapping[State, Action | Mapping[Action, float]]) -> Table:
+def bellman(mdp: FiniteMDP, table: Table, policy: Mapping[State, Action | Mapping[Action, float]]) -> Table:
     """T^π Z(s, a) := R(s, a) + γ Z(s′, a′), a′ ~ π(·|s′)   (Eq. 2)."""
 
     def choose(state: State) -> Mapping[Action, float]:
@@ -76,17 +75,17 @@ def bellman(mdp: "FiniteMDP", table: Table, policy: Mapping[State, Action | Mapp
     return _back_up(mdp, table, choose)
 
 
-def bellman_optimality(mdp: "FiniteMDP", table: Table) -> Table:
+def bellman_optimality(mdp: FiniteMDP, table: Table) -> Table:
     """T* Z(s, a) := R(s, a) + γ Z(s′, argmax_a′ E[Z(s′, a′)])   (Eq. 3)."""
     return risk_greedy_bellman(mdp, table, Mean())
 
 
-def risk_greedy_bellman(mdp: "FiniteMDP", table: Table, risk: RiskMeasure, tie: TieBreak = first) -> Table:
+def risk_greedy_bellman(mdp: FiniteMDP, table: Table, risk: RiskMeasure, tie: TieBreak = first) -> Table:
     """T*_β Z(s, a) := R(s, a) + γ Z(s′, argmax_a′ β[Z(s′, a′)])   (Eq. 11): what per-step methods iterate."""
     return _back_up(mdp, table, lambda state: {tie(greedy_actions(mdp, table, state, state, risk)): 1.0})
 
 
-def histories(mdp: "FiniteMDP") -> list[History]:
+def histories(mdp: FiniteMDP) -> list[History]:
     """All histories that end where an action is still to be taken, starting in any state that can occur."""
     _require_deterministic(mdp)
     found: list[History] = []
@@ -104,7 +103,7 @@ def histories(mdp: "FiniteMDP") -> list[History]:
     return found
 
 
-def past_law(mdp: "FiniteMDP", taken: History) -> Law:
+def past_law(mdp: FiniteMDP, taken: History) -> Law:
     """The law of R_{0:t} = Σ_{i≤t} γⁱ R(s_i, a_i), for `taken` = (s₀, a₀, …, s_t, a_t)."""
     law = Law.point(0.0)
     for time, pair in enumerate(zip(taken[::2], taken[1::2], strict=True)):
@@ -112,7 +111,7 @@ def past_law(mdp: "FiniteMDP", taken: History) -> Law:
     return law
 
 
-def consistent_table(mdp: "FiniteMDP", table: Table) -> HistoryTable:
+def consistent_table(mdp: FiniteMDP, table: Table) -> HistoryTable:
     """Z(h_t, a) = R_{0:t−1} + γᵗ Z(s_t, a)   (Eq. 12), from laws of the return to go."""
     result: HistoryTable = {}
     for history in histories(mdp):
@@ -123,24 +122,24 @@ def consistent_table(mdp: "FiniteMDP", table: Table) -> HistoryTable:
     return result
 
 
-def history_bellman(mdp: "FiniteMDP", table: HistoryTable, policy: Mapping[History, Action]) -> HistoryTable:
+def history_bellman(mdp: FiniteMDP, table: HistoryTable, policy: Mapping[History, Action]) -> HistoryTable:
     """T^π_h Z(h_t, a) := R_{0:t} + γ^{t+1} Z({s_{t+1}}, π(h_{t+1}))   (Eq. 13)."""
     return _history_back_up(mdp, table, lambda history: policy[history], restart=True)
 
 
-def history_optimality(mdp: "FiniteMDP", table: HistoryTable, risk: RiskMeasure, tie: TieBreak = first) -> HistoryTable:
+def history_optimality(mdp: FiniteMDP, table: HistoryTable, risk: RiskMeasure, tie: TieBreak = first) -> HistoryTable:
     """T*_{h,β} Z(h_t, a) := R_{0:t} + γ^{t+1} Z({s_{t+1}}, argmax_a′ β[Z(h_{t+1}, a′)])   (Eq. 17)."""
     return _history_back_up(mdp, table, _greedy(mdp, table, risk, tie), restart=True)
 
 
 def trajectory_optimality(
-    mdp: "FiniteMDP", table: HistoryTable, risk: RiskMeasure, tie: TieBreak = first
+    mdp: FiniteMDP, table: HistoryTable, risk: RiskMeasure, tie: TieBreak = first
 ) -> HistoryTable:
     """Z(h_t, a) := Z(h_{t+1}, argmax_a′ β[Z(h_{t+1}, a′)]), and R_{0:T} at the end: no restart, no bias."""
     return _history_back_up(mdp, table, _greedy(mdp, table, risk, tie), restart=False)
 
 
-def history_values(mdp: "FiniteMDP", policy: Mapping[History, Action]) -> HistoryTable:
+def history_values(mdp: FiniteMDP, policy: Mapping[History, Action]) -> HistoryTable:
     """Z^π(h, a), the law of the whole return when a is taken after h and π followed from there on."""
     result: HistoryTable = {}
     for history in reversed(histories(mdp)):  # longer histories first
@@ -151,12 +150,12 @@ def history_values(mdp: "FiniteMDP", policy: Mapping[History, Action]) -> Histor
     return result
 
 
-def _greedy(mdp: "FiniteMDP", table: HistoryTable, risk: RiskMeasure, tie: TieBreak) -> Callable[[History], Action]:
+def _greedy(mdp: FiniteMDP, table: HistoryTable, risk: RiskMeasure, tie: TieBreak) -> Callable[[History], Action]:
     return lambda history: tie(greedy_actions(mdp, table, history, history[-1], risk))
 
 
 def _history_back_up(
-    mdp: "FiniteMDP", table: HistoryTable, choose: Callable[[History], Action], restart: bool
+    mdp: FiniteMDP, table: HistoryTable, choose: Callable[[History], Action], restart: bool
 ) -> HistoryTable:
     result: HistoryTable = {}
     for history, action in table:
@@ -172,13 +171,13 @@ def _history_back_up(
     return result
 
 
-def _extend(mdp: "FiniteMDP", history: History, action: Action) -> History | None:
+def _extend(mdp: FiniteMDP, history: History, action: Action) -> History | None:
     """h_{t+1}, or None if the episode ends."""
     following = (mdp.successor or {})[history[-1], action]
     time = (len(history) + 1) // 2
     return None if mdp.is_terminal(following, time) else (*history, action, following)
 
 
-def _require_deterministic(mdp: "FiniteMDP") -> None:
+def _require_deterministic(mdp: FiniteMDP) -> None:
     if mdp.successor is None:
         raise RiskpathError("histories without rewards need deterministic transitions")

@@ -6,16 +6,15 @@ its memory is its class: nothing (markov), states and actions (history), the ret
 that draws its action returns a `Lottery` instead.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from riskpath.errors import RiskpathError
+from riskpath.mdp.problem import Action, State
 
-State: TypeAlias = Hashable
-Action: TypeAlias = Hashable
 History: TypeAlias = tuple[Any, ...]
 """(s₀, a₀, s₁, …, s_t): states and actions, no rewards."""
 

@@ -7,17 +7,15 @@ group per return; a Markov policy has one per state.
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from riskpath.errors import RiskpathError
-from riskpath.mdp.policies import Action, Policy, State, choices
+from riskpath.mdp.policies import Policy, choices
+from riskpath.mdp.problem import Action, Problem, State
 from riskpath.risk.law import Law
-
-if TYPE_CHECKING:
-    from riskpath.mdp.model import FiniteMDP
 
 MAX_GROUPS = 2_000_000
 
@@ -33,7 +31,7 @@ class Visit(NamedTuple):
     earned: Law
 
 
-def visits(mdp: "FiniteMDP", policy: Policy, finals: list[tuple[float, Law]] | None = None) -> Iterator[Visit]:
+def visits(mdp: Problem, policy: Policy, finals: list[tuple[float, Law]] | None = None) -> Iterator[Visit]:
     """Every group that can occur under the policy, in order of time; ended episodes are added to `finals`."""
     arrivals = [(state, None, 0.0, prob, Law.point(0.0)) for state, prob in mdp.start.items()]
     time = 0
@@ -68,7 +66,7 @@ def _joined(members: list[Visit]) -> Visit:
     return members[0]._replace(prob=total, earned=earned)
 
 
-def evaluate(mdp: "FiniteMDP", policy: Policy) -> Law:
+def evaluate(mdp: Problem, policy: Policy) -> Law:
     """The law of Σₜ γᵗ rₜ under the policy."""
     finals: list[tuple[float, Law]] = []
     for _ in visits(mdp, policy, finals):
@@ -76,7 +74,7 @@ def evaluate(mdp: "FiniteMDP", policy: Policy) -> Law:
     return Law.mix([law for _, law in finals], [prob for prob, _ in finals])
 
 
-def simulate(mdp: "FiniteMDP", policy: Policy, episodes: int, seed: int | np.random.Generator) -> np.ndarray:
+def simulate(mdp: Problem, policy: Policy, episodes: int, seed: int | np.random.Generator) -> np.ndarray:
     """Returns of independent episodes, one step at a time: the plain thing that `evaluate` must agree with."""
     rng = np.random.default_rng(seed)
     starts, start_probs = list(mdp.start), np.fromiter(mdp.start.values(), float)
@@ -93,7 +91,7 @@ def simulate(mdp: "FiniteMDP", policy: Policy, episodes: int, seed: int | np.ran
     return returns
 
 
-def describe_policy(mdp: "FiniteMDP", policy: Policy) -> list[str]:
+def describe_policy(mdp: Problem, policy: Policy) -> list[str]:
     """The decisions of a policy in words, a line for every time and state in which it can find itself.
 
     States that leave no choice (one action, or several with the same outcomes) are passed over.

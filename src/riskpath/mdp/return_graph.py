@@ -15,7 +15,8 @@ from jaxtyping import Bool, Float, Int
 
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
-from riskpath.mdp.policies import Action, AdaptivePolicy, State
+from riskpath.mdp.policies import AdaptivePolicy
+from riskpath.mdp.problem import Action, State
 from riskpath.risk.law import ATOM_TOLERANCE, Law
 
 MAX_NODES = 4_000_000
