@@ -15,7 +15,8 @@ def test_the_report_of_a_cycle_has_the_values_of_its_policies():
     solution = rp.solve(mdp, risk, "markov")
     worth = {action: risk.value(mdp.evaluate({"a": action})) for action in ("play", "cash")}
     assert (
-        solution.report == f"per-step greedy, cycles through 2 policies worth {worth['play']:.6g}, {worth['cash']:.6g}"
+        solution.report
+        == f"per-step greedy, cycles through 2 policies of value {worth['play']:.6g}, {worth['cash']:.6g}"
     )
     assert sorted(solution.details["cycle"]) == pytest.approx(sorted(worth.values()))
     assert not solution.details["converged"]

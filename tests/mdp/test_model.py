@@ -1,12 +1,16 @@
 """Finite problems: checks of the input, and what a problem derives from it."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from riskpath import FiniteMDP, RiskpathError
 from tests.mdp.problems import FORK, SURE, THREE, made, table
+
+WORD: Any = "low"
+LIST: Any = ["s"]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +50,7 @@ from tests.mdp.problems import FORK, SURE, THREE, made, table
         (lambda: made({("s", "a"): [(1.0, None, "end")]}), r"\('s', 'a'\): \(1.0, None, 'end'\) is not a .* triple$"),
         (
             lambda: made({("s", "a"): [(1.0, 2.0, ["end"])]}),
-            r"\('s', 'a'\): \(1.0, 2.0, \['end'\]\) is not a .* triple$",
+            r"outcomes of \('s', 'a'\): a state must be hashable, for example .*; got \['end'\]$",
         ),
         (lambda: made({"s": [(1.0, 2.0, "end")]}), r"keys of outcomes must be \(state, action\) pairs, got 's'$"),
         (lambda: made({"sa": [(1.0, 2.0, "end")]}), r"keys of outcomes must be \(state, action\) pairs, got 'sa'$"),
@@ -77,6 +81,24 @@ from tests.mdp.problems import FORK, SURE, THREE, made, table
         (lambda: made(horizon=0), r"horizon must be at least 1, got 0$"),
         (lambda: made(horizon=2.5), r"horizon must be a whole number, got 2.5$"),
         (lambda: made(horizon="long"), r"horizon must be a whole number, got 'long'$"),
+        (lambda: made(horizon=True), r"horizon must be a whole number, got True$"),
+        (lambda: made(discount="low"), r"discount must be a number in \(0, 1\], got 'low'$"),
+        (lambda: made(discount=None), r"discount must be a number in \(0, 1\], got None$"),
+        (lambda: made().with_discount(WORD), r"discount must be a number in \(0, 1\], got 'low'$"),
+        (lambda: made([("s", "a")]), r"outcomes must be a dict \{\(state, action\): .*\}, got \[\('s', 'a'\)\]$"),
+        (lambda: made(terminal="end"), r"terminal must be a list of states, got 'end'; write \['end'\] for one state$"),
+        (lambda: made(terminal=3), r"terminal must be a list of states, got 3$"),
+        (lambda: made(terminal=[["end"]]), r"a terminal state must be hashable, for example .*; got \['end'\]$"),
+        (lambda: made(start=["s"]), r"start must be one state or a dict \{state: probability\}; .*; got \['s'\]$"),
+        (lambda: made(start={"s"}), r"start must be one state or a dict .*; got \{'s'\}$"),
+        (lambda: made(start=np.zeros((60, 60))), r"start must be one state or a dict .*; got array\(.*…$"),
+        (lambda: made(start={"s": "often"}), r"start probabilities must be numbers, got \{'s': 'often'\}$"),
+        (lambda: made(start=None), r"start state None does not occur in the outcomes$"),
+        (lambda: made().actions(LIST), r"unknown state \['s'\]; the states are 's', 'end'$"),
+        (
+            lambda: FORK.actions("ritch"),
+            r"unknown state 'ritch' \(did you mean rich\?\); .* 'start', 'rich', 'poor', … \(1 more\)$",
+        ),
         (lambda: made(start="t"), r"start state 't' does not occur in the outcomes$"),
         (lambda: made(start={"s": 0.5, "t": 0.5}), r"start state 't' does not occur in the outcomes$"),
         (lambda: made(start={"s": 0.5}), r"start probabilities must be non-negative and sum to 1, got \{'s': 0.5\}$"),
@@ -95,7 +117,7 @@ def test_a_wrong_problem_is_refused_in_one_line_that_names_the_entry(call, messa
 
 @pytest.mark.usefixtures("unchecked")
 def test_the_horizon_may_be_a_numpy_integer():
-    assert made(SURE, start="s0", horizon=np.int64(2)).layers == (("s0",), ("s0",))
+    assert made(SURE, start="s0", horizon=np.int64(2)).layers[:] == (("s0",), ("s0",))
 
 
 def test_an_unreachable_loop_needs_no_horizon():
@@ -125,22 +147,62 @@ def test_equal_outcomes_are_merged_and_impossible_ones_dropped():
 
 def test_actions_and_terminal_states():
     assert FORK.actions("start") == ("spin", "wait")
-    assert FORK.actions("end") == FORK.actions("nowhere") == ()
+    assert FORK.actions("end") == ()
     assert FORK.is_terminal("end")
     assert not FORK.is_terminal("rich", time=7)
     looping = made(SURE, start="s0", horizon=2)
     assert [looping.is_terminal("s0", time) for time in (0, 1, 2, 3)] == [False, False, True, True]
 
 
+def test_states_are_listed_in_order_of_first_appearance_with_terminal_and_unreachable_ones():
+    assert FORK.states == ("start", "rich", "poor", "end")
+    outcomes = {
+        ("lost", "a"): [(1.0, 0.0, "nowhere")],
+        ("s", "a"): [(0.5, 0.0, "end"), (0.5, 0.0, "t")],
+        ("t", "a"): [(1.0, 0.0, "s")],
+    }
+    mdp = made(outcomes, start={"t": 0.5, "s": 0.5}, horizon=1)
+    assert mdp.reachable_states == ("t", "s", "end")
+    assert mdp.states == ("t", "s", "end", "lost", "nowhere")
+    assert [mdp.actions(state) for state in mdp.states] == [("a",), ("a",), (), ("a",), ()]
+
+
+def test_a_state_that_occurs_only_at_the_horizon_is_reachable():
+    chain = made({(i, "a"): [(1.0, 1.0, i + 1)] for i in range(9)}, start=0, horizon=2)
+    assert chain.reachable_states == (0, 1, 2)
+    assert chain.max_episode_steps == 2
+
+
+@pytest.mark.parametrize(
+    ("mdp", "text"),
+    [
+        (FORK, "<FiniteMDP: 4 states, 4 actions, no horizon, discount 0.5, start 'start'>"),
+        (THREE, "<FiniteMDP 'ThreeState': 3 states, 2 actions, no horizon, discount 1, start 's0'>"),
+        (
+            made(SURE, start="s0", horizon=10**6, discount=0.9),
+            "<FiniteMDP: 2 states, 2 actions, horizon 1,000,000, discount 0.9, start 's0'>",
+        ),
+        (
+            made(
+                {(i, "a"): [(1.0, 1.0, i + 1)] for i in range(5000)}, start=dict.fromkeys(range(10), 0.1), name="chain"
+            ),
+            "<FiniteMDP 'chain': 5,001 states, 1 action, no horizon, discount 1, start 0, 1, 2, … (7 more)>",
+        ),
+    ],
+)
+def test_the_text_of_a_problem_is_short(mdp, text):
+    assert repr(mdp) == str(mdp) == text
+
+
 def test_layers_are_the_non_terminal_states_at_each_time():
-    assert FORK.layers == (("start",), ("rich", "poor"))
-    assert THREE.layers == (("s0",), ("s1",))
-    assert made(SURE, start="s0", horizon=3).layers == (("s0",),) * 3
+    assert FORK.layers[:] == (("start",), ("rich", "poor"))
+    assert THREE.layers[:] == (("s0",), ("s1",))
+    assert made(SURE, start="s0", horizon=3).layers[:] == (("s0",),) * 3
     late = FiniteMDP.from_outcomes(
         {("s", "a"): [(0.5, 0.0, "t"), (0.5, 0.0, "end")], ("t", "a"): [(1.0, 0.0, "end")]},
         start={"s": 0.5, "t": 0.25, "end": 0.25},
     )
-    assert late.layers == (("s", "t"), ("t",))
+    assert late.layers[:] == (("s", "t"), ("t",))
 
 
 def test_successor_exists_only_for_deterministic_transitions():

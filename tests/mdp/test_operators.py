@@ -200,6 +200,15 @@ def test_trajectory_optimality_is_nonexpansive_on_all_tables_and_reaches_the_opt
         assert best == pytest.approx(rp.solve(mdp, measure, "history").value)
 
 
+@pytest.mark.parametrize("operator", [ops.risk_greedy_bellman, ops.history_optimality, ops.trajectory_optimality])
+def test_operators_accept_the_text_of_a_measure(operator):
+    mdp = random_mdp(0)
+    policy = random_history_policy(mdp, numbers(0))
+    table = ops.constant_table(mdp) if operator is ops.risk_greedy_bellman else ops.history_values(mdp, policy)
+    by_text, by_measure = operator(mdp, table, "cvar:0.3"), operator(mdp, table, rp.CVaR(0.3))
+    assert distance(by_text, by_measure, rp.Wang(0.5).value) == 0.0
+
+
 def test_histories_need_deterministic_transitions_and_a_bounded_number(monkeypatch):
     with pytest.raises(rp.RiskpathError, match="need deterministic transitions"):
         ops.histories(rp.FiniteMDP.from_outcomes({("s", "go"): [(0.5, 1.0, "end"), (0.5, 1.0, "else")]}, "s"))

@@ -9,6 +9,7 @@ from riskpath import AdaptivePolicy, FiniteMDP, HistoryPolicy, RiskpathError
 from tests.mdp.problems import THREE, table
 
 NUMBER: Any = 3
+WORD: Any = "many"
 NOTHING: Any = None
 
 
@@ -63,6 +64,14 @@ def test_rounding_errors_in_action_probabilities_are_normalised_away():
             r"the policy chose 'bold' in state 's0', whose actions are 'risky', 'safe'$",
         ),
         (lambda: THREE.simulate(["bold"], 5), r"the policy chose 'bold' in state 's0', whose actions are"),
+        (
+            lambda: THREE.evaluate(lambda state, memory, reward: (["safe"], None)),
+            r"the policy chose \['safe'\] in state 's0', whose actions are 'risky', 'safe'$",
+        ),
+        (
+            lambda: THREE.simulate(lambda state, memory, reward: (np.zeros((90, 90)), None), 5),
+            r"the policy chose array\(.*… in state 's0', whose actions are 'risky', 'safe'$",
+        ),
         (lambda: THREE.evaluate({"s0": {"safe": 0.5, "bold": 0.5}}), r"the policy chose 'bold' in state 's0'"),
         (
             lambda: THREE.evaluate({"s0": {"safe": 0.5}}),
@@ -87,6 +96,12 @@ def test_rounding_errors_in_action_probabilities_are_normalised_away():
         (lambda: THREE.evaluate("safe"), r"a policy must be a function, .* got str$"),
         (lambda: THREE.evaluate(NOTHING), r"a policy must be a function, .* got NoneType$"),
         (lambda: THREE.simulate(["safe", "safe"], 0), r"episodes must be at least 1, got 0$"),
+        (lambda: THREE.simulate(["safe", "safe"], WORD), r"episodes must be a whole number, got 'many'$"),
+        (
+            lambda: THREE.simulate(["safe", "safe"], 1, seed=WORD),
+            r"seed must be a whole number or a NumPy generator, got 'many': TypeError: .*$",
+        ),
+        (lambda: THREE.simulate(["safe", "safe"], 1, seed=-1), r"seed must be a whole number .*, got -1: ValueError"),
         (lambda: THREE.simulate(["safe", "safe"], -3), r"episodes must be at least 1, got -3$"),
     ],
 )

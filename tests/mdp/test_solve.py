@@ -103,5 +103,5 @@ def test_too_large_problems_are_refused_in_one_line(monkeypatch):
     with pytest.raises(rp.RiskpathError, match="more than 50 combinations of time, state and return so far"):
         rp.solve(GRID.mdp(), "cvar:0.1", "adaptive")
     monkeypatch.setattr("riskpath.mdp.history_solver.MAX_LABEL_ATOMS", 10)
-    with pytest.raises(rp.RiskpathError, match="the search over histories outgrew 10 atoms"):
+    with pytest.raises(rp.RiskpathError, match="the search over histories needs more than 10 atoms"):
         rp.solve(GRID.mdp(0.99), "cvar:0.1", "history")

@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from riskpath import (
     parse_risk,
     register_risk,
 )
+from riskpath.risk.compose import as_risk
 from tests.risk.examples import (
     LAWS,
     MEAN_CVAR,
@@ -52,6 +55,11 @@ class Proportional(RiskMeasure):
         return self.level >= 1
 
 
+def untyped(function: Any) -> Any:
+    """Return a function for calls that the type checker would refuse."""
+    return function
+
+
 # Mixtures.
 
 
@@ -64,6 +72,17 @@ def test_the_value_of_a_mixture_is_the_mixture_of_the_values():
 def test_the_distortion_of_two_mixed_tails_ends_at_the_longer_one():
     tails = Mixture([(0.5, CVaR(0.1)), (0.5, CVaR(0.25))])
     assert close(tails.distort(np.array([0.0, 0.7, 0.9, 1.0])), [0, 0.1, 0.2, 0.25])
+
+
+def test_parts_of_a_mixture_may_be_texts():
+    assert Mixture([(0.7, "mean"), (0.3, "cvar:0.1")]) == MEAN_CVAR
+    assert Mixture([(0.5, "0.5*mean+0.5*cvar:0.1"), (0.5, CVaR(0.1))]).shares == (0.25, 0.25, 0.5)
+
+
+def test_equal_measures_in_a_mixture_add_up():
+    twice = Mixture([(0.25, CVaR(0.1)), (0.75, "cvar:0.1")])
+    assert twice.value(YYY) == pytest.approx(72.375)
+    assert parse_risk(str(twice)) == twice
 
 
 # Measures of a user's own.
@@ -156,6 +175,30 @@ def test_a_registered_measure_can_be_written_as_text(monkeypatch):
         parse_risk("nothing:1")
 
 
+# Measures or texts as fields.
+
+
+class Holder(eqx.Module):
+    """A module with a measure as a field, like every agent."""
+
+    risk: RiskMeasure = eqx.field(converter=as_risk, default="mean")
+
+
+def test_a_field_with_the_converter_accepts_measures_and_texts():
+    assert Holder("cvar:0.1").risk == CVaR(0.1)
+    assert Holder().risk == Mean()
+    assert Holder(SMOOTH).risk is SMOOTH
+
+
+def test_the_converter_passes_arrays_and_tracers_inside_a_measure():
+    levels = jnp.array([0.25, 1.0])
+    risk = Holder(CVaR(levels)).risk
+    assert isinstance(risk, CVaR)
+    assert risk.level is levels
+    values = jax.jit(jax.vmap(lambda level: Holder(CVaR(level)).risk.value(jnp.array([0.0, 4.0, 8.0, 8.0]))))(levels)
+    assert close(values, [0.0, 5.0])
+
+
 # Wrong input.
 
 
@@ -166,7 +209,17 @@ def test_a_registered_measure_can_be_written_as_text(monkeypatch):
         (lambda: Mixture([(0.7, Mean())]), r"shares of a mixture must .* sum to 1, got 0.7$"),
         (lambda: Mixture([(1.5, Mean()), (-0.5, CVaR(0.1))]), r"shares .* non-negative .*, got 1.5, -0.5$"),
         (lambda: Mixture([(math.nan, Mean())]), r"shares .*, got nan$"),
-        (lambda: Mixture([("half", Mean())]), r"a risk level must be a number, got 'half'$"),
+        (lambda: Mixture([("half", Mean())]), r"the share of a mixture must be a number, got 'half'$"),
+        (lambda: untyped(Mixture)([Mean()]), r"parts of a mixture must be \(share, measure\) pairs, got Mean\(\)$"),
+        (
+            lambda: untyped(Mixture)([(1.0, 0.1)]),
+            r"expected a risk measure such as CVaR\(0.25\) or a text .*, got 0.1$",
+        ),
+        (lambda: Mixture([(1.0, "tail:0.1")]), r"unknown risk measure 'tail:0.1'; use mean, cvar:LEVEL"),
+        (lambda: untyped(as_risk)(CVaR), r"expected a risk measure such as .*, got <class '.*CVaR'>; write CVaR\(…\)$"),
+        (lambda: untyped(as_risk)(None), r"expected a risk measure such as CVaR\(0.25\) or a text .*, got None$"),
+        (lambda: untyped(Holder)(0.1), r"expected a risk measure such as CVaR\(0.25\) or a text .*, got 0.1$"),
+        (lambda: untyped(parse_risk)(np.zeros((40, 40))), r"expected a risk measure such as .*, got array\(.*…$"),
         (lambda: parse_risk("foo:1"), r"unknown risk measure 'foo:1'; use mean, cvar:LEVEL, .* or a mixture like"),
         (lambda: parse_risk(""), r"unknown risk measure ''; use"),
         (lambda: parse_risk("mean:0.5"), r"unknown risk measure 'mean:0.5'; use"),

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,11 +10,13 @@ import scipy.stats
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from riskpath import Law, RiskpathError, parse_risk
+from riskpath import POW, CVaR, Law, RiskpathError, parse_risk
 from tests.risk.examples import fast, thorough
 
 COIN = Law([0.0, 4.0], [0.5, 0.5])
 BIASED = Law([0.0, 4.0], [0.75, 0.25])
+NUMBER: Any = 3
+WORD: Any = "six"
 
 
 def law_of(weights: dict[float, int]) -> Law:
@@ -180,6 +183,11 @@ def test_mean_and_standard_deviation_agree_with_sums_over_the_atoms(law):
 def test_known_mean_and_standard_deviation(law, mean, std):
     assert law.mean == pytest.approx(mean)
     assert law.std == pytest.approx(std)
+
+
+@pytest.mark.parametrize(("risk", "value"), [("mean", 1.0), ("cvar:0.8", 0.25), (CVaR(0.8), 0.25), (POW(-1), 0.25)])
+def test_the_risk_of_a_law_accepts_a_measure_or_its_text(risk, value):
+    assert BIASED.risk(risk) == pytest.approx(value)
 
 
 @fast
@@ -390,7 +398,7 @@ def test_a_law_with_too_many_atoms_is_refused(monkeypatch):
     three = Law([0.0, 1.0, 2.0], [0.25, 0.25, 0.5])
     assert len(three.convolve(Law.point(1.0))) == 3
     assert len(Law.mix([COIN, Law.point(1.0)], [0.5, 0.5])) == 3
-    too_large = "a return law would need 4 atoms, more than the limit of 3; round the rewards, drop the discount"
+    too_large = "a return law would need 4 atoms, more than the limit of 3; round the rewards, use discount 1"
     with pytest.raises(RiskpathError, match=too_large):
         COIN.convolve(Law([0.0, 10.0], [0.5, 0.5]))
     with pytest.raises(RiskpathError, match=too_large):
@@ -418,6 +426,8 @@ def test_the_text_of_a_law(law, text):
         (lambda: Law([], []), r"as many atoms as probabilities, at least one: got \(0,\) and \(0,\)$"),
         (lambda: Law([1.0, 2.0], [1.0]), r"as many atoms as probabilities, .* got \(2,\) and \(1,\)$"),
         (lambda: Law(np.ones((2, 2)), np.full((2, 2), 0.25)), r"as many atoms .* got \(2, 2\) and \(2, 2\)$"),
+        (lambda: Law(WORD, [1.0]), r"expected a list of numbers, got 'six'$"),
+        (lambda: Law([0.0], NUMBER), r"expected a list of numbers, got 3$"),
         (lambda: Law.of_sample([]), r"at least one: got \(0,\) and \(0,\)$"),
         (lambda: Law([0.0, math.nan], [0.5, 0.5]), r"atoms of a law must be finite, got nan$"),
         (lambda: Law([0.0, -math.inf], [0.5, 0.5]), r"atoms of a law must be finite, got -inf$"),
@@ -435,6 +445,10 @@ def test_the_text_of_a_law(law, text):
         (lambda: Law.mix([], []), r"got 0 laws and 0 weights; they must match$"),
         (lambda: Law.mix([COIN, BIASED], [0.5, 0.6]), r"sum to 1, their sum is 1.1$"),
         (lambda: Law.mix([COIN, BIASED], [1.5, -0.5]), r"must be non-negative and sum to 1"),
+        (lambda: COIN.risk("tail:0.1"), r"unknown risk measure 'tail:0.1'; use mean, cvar:LEVEL"),
+        (lambda: COIN.risk(NUMBER), r"expected a risk measure such as CVaR\(0.25\) or a text .*, got 3$"),
+        (lambda: COIN.sample(-1), r"size must be at least 0, got -1$"),
+        (lambda: COIN.sample(1, seed=WORD), r"seed must be a whole number or a NumPy generator, got 'six': TypeError"),
         (lambda: COIN.dominates(BIASED, order=3), r"order of dominance must be 1 or 2, got 3$"),
         (lambda: COIN.wasserstein(BIASED, 0.5), r"order p of a Wasserstein distance must be at least 1, got 0.5$"),
         (lambda: COIN.wasserstein(BIASED, math.nan), r"order p of a Wasserstein distance .*, got nan$"),

@@ -38,6 +38,10 @@ def test_measures_of_different_kinds_share_one_compiled_program():
     assert len(traces) == 1
 
 
+def test_a_table_of_a_text_is_that_of_its_measure():
+    np.testing.assert_array_equal(Tabulated("wang:0.75").h, Tabulated(Wang(0.75)).h)
+
+
 @pytest.mark.parametrize("end", [0.0, 1.0])
 def test_a_table_is_exact_at_the_ends_and_constant_beyond_them(end):
     tabulated = Tabulated(POW(-2.0))

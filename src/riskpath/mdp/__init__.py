@@ -1,1 +1,1 @@
-"""Finite problems: the model, exact evaluation, the operators of the paper, and the exact solvers."""
+"""Finite decision problems: the model, exact policy evaluation, the operators of the paper, the exact solvers."""

@@ -6,6 +6,11 @@ This module lies below the evaluation of policies and below `FiniteMDP`, which o
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from riskpath.errors import RiskpathError
+
+MAX_STEPS = 10_000
+"""The largest number of steps of an episode that exact computations go through."""
+
 State: TypeAlias = Hashable
 Action: TypeAlias = Hashable
 
@@ -53,3 +58,17 @@ class Problem(Protocol):
     def is_terminal(self, state: State, time: int = 0) -> bool:
         """Return whether an episode that is in `state` after `time` steps ends there."""
         ...
+
+
+def too_many_steps(steps: int | None) -> bool:
+    """Return whether an episode of this many steps is too long for exact computations."""
+    return steps is not None and steps > MAX_STEPS
+
+
+def require_exact_steps(steps: int, horizon: int | None = None) -> None:
+    """Refuse an exact computation over more than `MAX_STEPS` steps of an episode; the message names the horizon."""
+    if too_many_steps(steps):
+        raise RiskpathError(
+            f"episodes of this problem can have {horizon or steps:,} steps, more than the limit of {MAX_STEPS:,} "
+            "for exact computations; choose a smaller horizon"
+        )
