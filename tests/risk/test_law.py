@@ -9,6 +9,7 @@ import pytest
 import scipy.stats
 from hypothesis import example, given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 from riskpath import POW, CVaR, Law, RiskpathError, parse_risk
 from tests.risk.examples import fast, thorough
@@ -403,6 +404,20 @@ def test_a_law_with_too_many_atoms_is_refused(monkeypatch):
         COIN.convolve(Law([0.0, 10.0], [0.5, 0.5]))
     with pytest.raises(RiskpathError, match=too_large):
         Law.mix([three, Law.point(9.0)], [0.5, 0.5])
+
+
+def test_plot_draws_into_the_axes_and_returns_them():
+    ax = Figure().subplots()
+    assert BIASED.plot(ax, label="biased", color="red") is ax
+    _, labels = ax.get_legend_handles_labels()
+    assert labels == ["biased"]
+
+
+def test_plot_passes_its_arguments_on(monkeypatch):
+    calls = []
+    monkeypatch.setattr("riskpath.plot.plot_law", lambda *args, **options: calls.append((args, options)) or "axes")
+    assert COIN.plot(kind="quantile", linewidth=2) == "axes"
+    assert calls == [((COIN, None), {"kind": "quantile", "label": None, "linewidth": 2})]
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,10 @@ class Solution:
         lines += [f"  {line}" for line in describe_policy(self.mdp, self.policy)]
         return "\n".join([*lines, f"  return: {self.law}"])
 
+    def plot(self, ax: Any = None, *, kind: str = "cdf", label: str | None = None, **style: Any) -> Any:
+        """Draw the law of the return into matplotlib axes and return the axes, as `Law.plot` does."""
+        return self.law.plot(ax, kind=kind, label=label, **style)
+
     def to_json(self) -> dict[str, Any]:
         """Return the solution as data for JSON."""
         return {

@@ -174,6 +174,15 @@ class Law:
         scale = max(1.0, *np.abs(self.atoms[[0, -1]]), *np.abs(other.atoms[[0, -1]]))
         return bool(self.wasserstein(other) <= tolerance * scale)
 
+    def plot(self, ax: Any = None, *, kind: str = "cdf", label: str | None = None, **style: Any) -> Any:
+        """Draw the law into matplotlib axes, or into new ones, and return the axes; needs `riskpath[plot]`.
+
+        `kind` is "cdf" or one of the other kinds of `riskpath.plot.plot_law`; `style` goes to matplotlib.
+        """
+        from riskpath.plot import plot_law  # here, because matplotlib is optional
+
+        return plot_law(self, ax, kind=kind, label=label, **style)
+
     def __len__(self) -> int:
         return self.atoms.size
 
