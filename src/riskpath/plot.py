@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from riskpath.errors import RiskpathError
 
 COLOURS = {
     "IQN": "#4878a8",
@@ -62,3 +65,27 @@ def quantile_steps(axis: Axes, atoms: np.ndarray, probs: np.ndarray, **style: An
     """The quantile function of a finite law."""
     ends = np.concatenate([[0.0], np.cumsum(probs)])
     axis.stairs(atoms, ends, baseline=None, **style)
+
+
+def plot_law(law: Any, ax: Axes | None = None, *, kind: str = "cdf", label: str | None = None, **style: Any) -> Axes:
+    """Draw a finite law into `ax`, or into new axes, and return the axes.
+
+    `kind` is "cdf" (distribution function), "quantile" (quantile function) or "probs" (one bar per atom).
+    """
+    if kind not in ("cdf", "quantile", "probs"):
+        raise RiskpathError(f"kind must be 'cdf', 'quantile' or 'probs', got {kind!r}")
+    if ax is None:
+        ax = pyplot.subplots()[1]
+    levels = np.concatenate([[0.0], law.cumulative])
+    if kind == "cdf":
+        margin = 0.05 * max(float(np.ptp(law.atoms)), 1.0)
+        x = np.concatenate([[law.atoms[0] - margin], law.atoms, [law.atoms[-1] + margin]])
+        ax.step(x, np.append(levels, 1.0), where="post", label=label, **style)
+        ax.set(xlabel="return", ylabel="cumulative probability")
+    elif kind == "quantile":
+        ax.stairs(law.atoms, levels, baseline=None, label=label, **style)
+        ax.set(xlabel="cumulative probability", ylabel="return")
+    else:
+        ax.vlines(law.atoms, 0.0, law.probs, label=label or "", **style)
+        ax.set(xlabel="return", ylabel="probability")
+    return ax
