@@ -1,5 +1,6 @@
 """Finite problems as environments: tables, numbering, masks and limits."""
 
+import time
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ from riskpath.envs.finite import (
     as_arrays,
     as_finite,
     finite,
+    max_episode_steps,
     state_numbers,
     tabulate,
 )
@@ -37,6 +39,13 @@ def test_states_that_no_episode_reaches_have_no_number():
     assert state_numbers(rp.FiniteMDP.from_outcomes(chain, "s0", horizon=1)) == {"s0": 0, "s1": 1}
 
 
+def test_a_state_reached_at_the_horizon_truncates_although_its_next_states_have_no_number():
+    chain = {("s0", "go"): [(1.0, 0.0, "s1")], ("s1", "go"): [(1.0, 0.0, "s2")], ("s2", "go"): [(1.0, 0.0, "s0")]}
+    env = finite(rp.FiniteMDP.from_outcomes(chain, "s0", horizon=1))
+    following, _, _, terminated, truncated = env.step(KEYS[0], (jnp.int32(0), jnp.int32(0)), jnp.int32(0))
+    assert (int(following), bool(terminated), bool(truncated)) == (1, False, True)
+
+
 def test_outcomes_are_drawn_with_their_probabilities():
     env = finite(MASKED)
     state = (jnp.int32(1), jnp.int32(0))
@@ -47,22 +56,22 @@ def test_outcomes_are_drawn_with_their_probabilities():
 
 
 def test_start_states_are_drawn_with_their_probabilities():
-    observation, (number, time) = jax.vmap(finite(RANDOM_START).reset)(KEYS)
+    observation, (number, elapsed) = jax.vmap(finite(RANDOM_START).reset)(KEYS)
     assert (observation == number).all()
-    assert (time == 0).all()
+    assert (elapsed == 0).all()
     assert abs(float((number == 0).mean()) - 0.3) < 5 * 0.46 / len(KEYS) ** 0.5
 
 
 @pytest.mark.parametrize(
-    ("number", "time", "action", "flags"),
+    ("number", "elapsed", "action", "flags"),
     [(0, 0, 0, (False, False)), (0, 0, 1, (True, False)), (1, 2, 0, (False, True)), (0, 2, 1, (True, False))],
     ids=["goes on", "terminal state", "horizon", "both"],
 )
-def test_a_terminal_state_terminates_and_the_horizon_truncates(number, time, action, flags):
-    state = (jnp.int32(number), jnp.int32(time))
+def test_a_terminal_state_terminates_and_the_horizon_truncates(number, elapsed, action, flags):
+    state = (jnp.int32(number), jnp.int32(elapsed))
     _, (_, following), _, terminated, truncated = finite(MASKED).step(KEYS[0], state, jnp.int32(action))
     assert (bool(terminated), bool(truncated)) == flags
-    assert following == time + 1
+    assert following == elapsed + 1
 
 
 def test_the_action_mask_allows_every_action_in_a_terminal_state():
@@ -84,6 +93,27 @@ def test_the_specification_has_the_length_of_episodes_and_whether_actions_determ
     spec = finite(mdp).spec
     assert (spec.max_episode_steps, spec.deterministic) == (steps, deterministic)
     assert (spec.num_states, spec.num_actions) == (len(state_numbers(mdp)), len(action_numbers(mdp)))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "horizon", "steps"),
+    [
+        ({("a", "go"): [(1.0, 0.0, "b")], ("b", "go"): [(1.0, 0.0, "a")]}, 10**6, 10**6),
+        ({("a", "go"): [(1.0, 0.0, "b")], ("b", "go"): [(1.0, 0.0, "a")]}, 1, 1),
+        ({("a", "go"): [(1.0, 0.0, "b")], ("b", "go"): [(1.0, 0.0, "end")]}, 10**6, 2),
+        ({("a", "go"): [(1.0, 0.0, "end")], ("b", "go"): [(1.0, 0.0, "b")]}, 10**6, 1),
+        ({("a", "go"): [(0.5, 0.0, "a"), (0.5, 0.0, "end")]}, 7, 7),
+        ({("a", "go"): [(1.0, 0.0, "b")], ("a", "end"): [(1.0, 0.0, "c")], ("b", "go"): [(1.0, 0.0, "c")]}, None, 2),
+    ],
+    ids=["loop", "short horizon", "no loop", "unreachable loop", "loop of one state", "two lengths"],
+)
+def test_the_longest_episode_is_found_without_walking_to_the_horizon(outcomes, horizon, steps):
+    mdp = rp.FiniteMDP.from_outcomes(outcomes, "a", horizon=horizon)
+    before = time.monotonic()
+    assert max_episode_steps(mdp) == tabulate(mdp).max_episode_steps == steps
+    assert time.monotonic() - before < 1
+    if (mdp.horizon or 0) < 100:
+        assert len(mdp.layers) == steps
 
 
 def test_padding_of_outcomes_is_never_drawn():

@@ -132,3 +132,104 @@ def test_an_environment_that_cannot_be_used_is_refused_in_one_line(env, message)
     with pytest.raises(rp.RiskpathError, match=message) as refused:
         vector_of(env)
     assert "\n" not in str(refused.value)
+
+
+ZEROS = np.zeros(3, np.float32)
+
+
+def mask(*entries: int) -> dict[str, Any]:
+    return {"action_mask": np.array(entries, np.int8)}
+
+
+def scripted(first: tuple[Any, ...], *steps: tuple[Any, ...], space: Any = None) -> Any:
+    """Return a class of environments that return these results of `reset` and, one after the other, of `step`."""
+
+    class Scripted(EchoEnv):
+        def __init__(self):
+            super().__init__(space)
+
+        def reset(self, *, seed=None, options=None):
+            self.results = iter(steps)
+            return first
+
+        def step(self, action):
+            return next(self.results)
+
+    return Scripted
+
+
+@pytest.mark.parametrize(
+    ("first", "step", "message"),
+    [
+        ((ZEROS, mask(0, 0, 0)), None, "an action mask must leave at least one action available"),
+        ((ZEROS, mask(1, 1)), None, r"an action mask has shape \(2,\); there are 3 actions"),
+        ((ZEROS * np.nan, {}), None, "an observation of the environment is not a finite number"),
+        ((np.zeros(4, np.float32), {}), None, r"an observation has shape \(4,\); the observation space says \(3,\)"),
+        (ZEROS, None, "reset must return an observation and a dictionary, got a ndarray"),
+        (
+            (ZEROS, {}),
+            (ZEROS, 1.0, False, False, mask(0, 0, 0)),
+            "^an action mask must leave at least one action avail",
+        ),
+        ((ZEROS, {}), (ZEROS, 1.0, False, False, mask(1, 1, 1, 1)), r"^an action mask has shape \(4,\); there are 3"),
+        ((ZEROS, {}), (ZEROS, 1.0, True, False, mask(1, 1)), r"^an action mask has shape \(2,\); there are 3 actions"),
+        ((ZEROS, {}), (ZEROS + np.inf, 1.0, False, False, {}), "^an observation of the environment is not a finite"),
+        ((ZEROS, {}), (ZEROS * np.nan, 1.0, True, False, {}), "^an observation of the environment is not a finite"),
+        ((ZEROS, {}), (ZEROS, np.nan, False, False, {}), "^a reward of the environment is not a finite number: nan"),
+        ((ZEROS, {}), (ZEROS, -np.inf, True, False, {}), "^a reward of the environment is not a finite number: -inf"),
+        (
+            (ZEROS, {}),
+            (ZEROS, "much", False, False, {}),
+            "the environment failed in step: ValueError: .*; step returns",
+        ),
+        ((ZEROS, {}), (ZEROS, 1.0, False, {}), "the environment failed in step: ValueError: .*; step returns an obs"),
+    ],
+)
+def test_an_invalid_result_of_an_environment_is_refused_in_one_line(first, step, message):
+    def reset_and_step() -> None:
+        vector = vector_of(scripted(first, step))
+        vector.reset(KEYS[:1])
+        vector.step(np.array([1]), None, None)
+
+    with pytest.raises(rp.RiskpathError, match=message) as refused:
+        reset_and_step()
+    assert "\n" not in str(refused.value)
+
+
+def test_a_state_number_outside_of_the_space_is_refused():
+    with pytest.raises(rp.RiskpathError, match="an observation is outside of its space, which has 3 states"):
+        vector_of(scripted((7, {}), space=spaces.Discrete(3)))
+
+
+@pytest.mark.parametrize("flags", [(True, False), (False, True)], ids=["terminated", "truncated"])
+def test_the_mask_of_a_final_observation_may_be_all_zero(flags):
+    env = scripted(
+        (ZEROS, mask(0, 1, 0)), (ZEROS, 1.0, False, False, mask(1, 0, 0)), (ZEROS, 1.0, *flags, mask(0, 0, 0))
+    )
+    vector = vector_of(env, lambda: EchoEnv(length=9))
+    assert vector.reset(KEYS)[1].tolist() == [[False, True, False], [True, True, True]]
+    step = vector.step(np.array([1, 0]), None, None)
+    assert step.final_action_mask.tolist() == step.action_mask.tolist() == [[True, False, False], [True, True, True]]
+    step = vector.step(np.array([0, 0]), None, None)
+    assert (step.terminated.tolist(), step.truncated.tolist()) == ([flags[0], False], [flags[1], False])
+    assert step.final_action_mask.tolist() == [[True, True, True], [True, True, True]]
+    assert step.action_mask.tolist() == [[False, True, False], [True, True, True]]  # of the new episode
+
+
+def test_masks_of_continuous_actions_are_ignored():
+    env = EchoEnv(action_space=spaces.Box(-1.0, 1.0, (2,), np.float32))
+    env._info = lambda: mask(0, 0)
+    assert gymnasium_source(env).first_mask.shape == (0,)
+
+
+def test_a_users_vector_environment_is_stepped_and_stays_open():
+    own = SyncVectorEnv([lambda: EchoEnv(masked=True), EchoEnv], autoreset_mode=AutoresetMode.SAME_STEP)
+    closed = []
+    own.close = lambda **_: closed.append(True)
+    source = gymnasium_source(own)
+    assert source.first_mask.tolist() == [False, True, True]
+    vector = GymnasiumVector([source], each=2)
+    assert vector.reset(KEYS)[1].tolist() == [[False, True, True], [True, True, True]]
+    assert vector.step(np.array([1, 0]), None, None).reward.tolist() == [1.0, 1.0]
+    vector.close()
+    assert not closed

@@ -180,7 +180,7 @@ def test_a_gymnax_environment_becomes_a_gymnasium_one():
     [
         (lambda: from_gymnax(Wrapper(Modern())), "from_gymnax needs a reset_env and no wrapper around it, got Wrapper"),
         (lambda: from_gymnax("CartPole-v1"), "needs a reset_env and no wrapper around it, got str"),
-        (lambda: from_gymnax(with_actions(spaces={})), "knows Discrete and Box spaces only, got .* for actions"),
+        (lambda: from_gymnax(with_actions(spaces={})), "accepts Discrete and Box spaces only, got .* for actions"),
         (lambda: from_gymnax(with_actions(low=-1.0, high=3e38, shape=(1,))), "actions must have bounds"),
         (lambda: from_gymnax(with_actions(low=-3e38, high=1.0, shape=(1,))), "actions must have bounds"),
     ],

@@ -95,8 +95,8 @@ def test_discrete_actions_start_at_the_first_action_of_their_space():
         (spaces.Text(3), spaces.Discrete(2), "cannot read observations from Text; Box, Discrete"),
         (spaces.Dict({"a": spaces.Tuple([spaces.Graph(spaces.Discrete(2), None)])}), spaces.Discrete(2), "from Graph"),
         (spaces.Discrete(2), spaces.MultiBinary(2), "cannot act in MultiBinary"),
-        (spaces.Discrete(2), spaces.Box(-np.inf, 1.0, (1,)), "actions need bounds"),
-        (spaces.Discrete(2), spaces.Box(-1.0, np.inf, (1,)), "actions need bounds"),
+        (spaces.Discrete(2), spaces.Box(-np.inf, 1.0, (1,)), "continuous actions need bounds"),
+        (spaces.Discrete(2), spaces.Box(-1.0, np.inf, (1,)), "continuous actions need bounds"),
     ],
 )
 def test_an_unsupported_space_is_refused_in_one_line(observations, actions, message):
