@@ -11,17 +11,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium
 import jax
 import numpy as np
-from gymnasium import spaces
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from riskpath.envs.environment import Environment
 from riskpath.envs.spaces import Translation
 from riskpath.envs.vector import HostEnvironment, VectorEnvironment, VectorStep
 from riskpath.errors import RiskpathError, in_one_line, one_line
+from riskpath.extras import needs_extra
 from riskpath.types import EnvSpec
+
+with needs_extra("gymnasium", "a Gymnasium environment"):
+    import gymnasium
+    from gymnasium import spaces
+    from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 Factory = Callable[[], gymnasium.Env]
 

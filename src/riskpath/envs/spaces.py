@@ -7,13 +7,16 @@ An agent sees an observation as a state number or as an array; its action is a n
 import math
 from typing import Any
 
-import gymnasium
 import numpy as np
-from gymnasium import spaces
-from gymnasium.spaces.utils import flatdim, flatten
 
 from riskpath.errors import RiskpathError
+from riskpath.extras import needs_extra
 from riskpath.types import EnvSpec
+
+with needs_extra("gymnasium", "a Gymnasium environment"):
+    import gymnasium
+    from gymnasium import spaces
+    from gymnasium.spaces.utils import flatdim, flatten
 
 FLAT_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 """The spaces whose elements become arrays without looking inside."""
