@@ -16,7 +16,7 @@ TRAINING = rp.Training(
     target_taus=8,
     act_taus=8,
     learning_rate=0.03,
-    learning_rate_end=0.03,
+    learning_rate_decay=1.0,
 )
 
 
@@ -101,7 +101,7 @@ def test_lanes_and_episodes_are_drawn_independently(run, evaluation, unchecked):
 
 
 def test_a_limit_cuts_episodes_off(run, unchecked):
-    cut = run.evaluate(episodes=50, limit=1)
+    cut = run.evaluate(episodes=50, max_episode_steps=1)
     assert cut.finished == 0.0
     assert set(cut.returns.ravel()) <= {18.0, 98.0, -2.0}  # blue, or yellow with and without luck
 
