@@ -1,4 +1,7 @@
-"""Episodes of learned policies against the exact law of their return."""
+"""Evaluations of learned policies, compared with the exact law of their return."""
+
+import dataclasses
+from typing import Any
 
 import jaxtyping
 import numpy as np
@@ -16,7 +19,7 @@ TRAINING = rp.Training(
     target_taus=8,
     act_taus=8,
     learning_rate=0.03,
-    learning_rate_end=0.03,
+    learning_rate_decay=1.0,
 )
 
 
@@ -28,8 +31,8 @@ AGENTS = [
 
 @pytest.fixture(scope="module")
 def run() -> rp.Run:
-    """Four lanes that do different things: two settings, two seeds."""
-    jaxtyping.config.update("jaxtyping_disable", True)  # the fixture `unchecked` is for one test only
+    """Return four lanes with different policies: two settings, two seeds."""
+    jaxtyping.config.update("jaxtyping_disable", True)  # the fixture `unchecked` has the scope of one test
     trained = rp.train(AGENTS, "RiskyGrid", steps=300, seeds=2)
     jaxtyping.config.update("jaxtyping_disable", False)
     return trained
@@ -43,7 +46,7 @@ def evaluation(run: rp.Run) -> Evaluation:
 @pytest.mark.parametrize("kind", ["returns", "discounted"])
 @pytest.mark.parametrize("setting", [0, 1])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_sample_follows_the_exact_law(run, evaluation, unchecked, seed, setting, kind):
+def test_returns_follow_the_exact_law(run, evaluation, unchecked, seed, setting, kind):
     sample = getattr(evaluation, kind)[setting, seed]
     law = run.law(seed, setting, DISCOUNTS[setting] if kind == "discounted" else 1.0)
     apart = np.abs(sample[:, None] - law.atoms[None, :])
@@ -53,17 +56,17 @@ def test_a_sample_follows_the_exact_law(run, evaluation, unchecked, seed, settin
     assert abs(sample.mean() - law.mean) <= 5 * law.std / len(sample) ** 0.5 + 1e-3
 
 
-def test_values_are_the_measure_of_each_sample(run, evaluation):
+def test_values_are_the_risk_of_each_sample(run, evaluation):
     assert evaluation.finished == 1.0
     for setting, level in enumerate(LEVELS):
         for seed in range(2):
             plain, discounted = evaluation.returns[setting, seed], evaluation.discounted[setting, seed]
             assert evaluation.values()[setting, seed] == pytest.approx(rp.CVaR(level).value(plain))
             assert evaluation.values(discounted=True)[setting, seed] == pytest.approx(rp.CVaR(level).value(discounted))
-            assert evaluation.values(risk=rp.Mean())[setting, seed] == pytest.approx(plain.mean())
+            assert evaluation.values(risk="mean")[setting, seed] == pytest.approx(plain.mean())
 
 
-def test_intervals_are_of_the_mean_over_seeds_and_hold_its_exact_value(run, evaluation, unchecked):
+def test_intervals_contain_the_exact_mean_over_seeds(run, evaluation, unchecked):
     for discounted in (False, True):
         found = evaluation.risk(discounted=discounted)
         exact = [run.values(gamma if discounted else 1.0)[i].mean() for i, gamma in enumerate(DISCOUNTS)]
@@ -75,7 +78,7 @@ def test_intervals_are_of_the_mean_over_seeds_and_hold_its_exact_value(run, eval
     assert medians == pytest.approx(np.quantile(evaluation.returns, 0.5, axis=2, method="inverted_cdf").mean(axis=1))
 
 
-def test_it_prints_an_interval_and_the_span_of_the_seeds(run, evaluation, unchecked):
+def test_an_evaluation_prints_intervals_and_the_span_of_the_seeds(run, evaluation, unchecked):
     lines, values = str(evaluation).splitlines(), evaluation.values()
     assert len(lines) == 2
     for line, level, interval, own in zip(lines, LEVELS, evaluation.risk(), values, strict=True):
@@ -85,56 +88,128 @@ def test_it_prints_an_interval_and_the_span_of_the_seeds(run, evaluation, unchec
     assert str(alone) == "mean: undiscounted 48 [48, 48], discounted 40 [40, 40]"
 
 
-def test_no_episodes_are_refused(run):
+def test_zero_episodes_raise_one_line(run):
     with pytest.raises(rp.RiskpathError, match=r"^episodes must be at least 1, got 0"):
         run.evaluate(episodes=0)
 
 
-def test_lanes_and_episodes_are_drawn_independently(run, evaluation, unchecked):
+def test_lanes_and_episodes_are_independent(run, evaluation, unchecked):
     sample = run.evaluate(episodes=2_000).returns
     np.testing.assert_array_equal(sample, evaluation.returns)
     assert (run.evaluate(episodes=2_000, seed=1).returns != sample).any()
     yellow = [lane for lane in sample.reshape(4, -1) if lane.std() > 0]
-    assert len(yellow) >= 2  # else this test says nothing
+    assert len(yellow) >= 2  # policies that take risks, or the test is empty
     assert all((a != b).any() for i, a in enumerate(yellow) for b in yellow[:i])
     assert all((lane[::2] != lane[1::2]).any() for lane in yellow)
 
 
-def test_a_limit_cuts_episodes_off(run, unchecked):
-    cut = run.evaluate(episodes=50, limit=1)
+def test_max_episode_steps_truncates_episodes(run, unchecked):
+    cut = run.evaluate(episodes=50, max_episode_steps=1)
     assert cut.finished == 0.0
-    assert set(cut.returns.ravel()) <= {18.0, 98.0, -2.0}  # blue, or yellow with and without luck
+    assert set(cut.returns.ravel()) <= {18.0, 98.0, -2.0}  # blue, or yellow that pays or does not pay
 
 
-def test_values_are_exact_and_estimates_are_those_of_the_best_action(run, unchecked):
+def test_run_values_are_exact_and_estimates_are_those_of_the_best_action(run, unchecked):
     start = rp.RiskyGrid().cell(0, 0)
     for setting, level in enumerate(LEVELS):
         for seed in range(2):
             assert run.values()[setting, seed] == pytest.approx(rp.CVaR(level).value(run.law(seed, setting)))
-            believed = run.policy(seed, setting).estimate(start)
-            assert run.estimates()[setting, seed] == pytest.approx(max(believed.values()), abs=1e-3)
-            assert run.policy(seed, setting)(start)[0] == max(believed, key=lambda action: believed[action])
+            estimates = run.policy(seed, setting).estimate(start)
+            assert run.estimates()[setting, seed] == pytest.approx(max(estimates.values()), abs=1e-3)
+            assert run.policy(seed, setting)(start)[0] == max(estimates, key=lambda action: estimates[action])
     assert len({round(float(x), 3) for x in run.estimates().ravel()}) == 4
 
 
+SELECTED = {
+    "a setting": (1, [1], [0, 1, 2]),
+    "the last setting": (-1, [2], [0, 1, 2]),
+    "a slice": (slice(0, 2), [0, 1], [0, 1, 2]),
+    "a list": ([2, 0], [2, 0], [0, 1, 2]),
+    "an array": (np.array([2, 0]), [2, 0], [0, 1, 2]),
+    "a seed": ((slice(None), 2), [0, 1, 2], [2]),
+    "settings and seeds": (([1, 2], slice(1, None)), [1, 2], [1, 2]),
+}
+RETURNS = np.arange(36.0).reshape(3, 3, 4)
+THREE = Evaluation(RETURNS, RETURNS / 2, [rp.Mean(), rp.CVaR(0.1), rp.CVaR(0.5)], 1.0, [0.9, 0.8, 0.7])
+
+
+@pytest.mark.parametrize(("key", "settings", "seeds"), SELECTED.values(), ids=SELECTED)
+def test_selecting_settings_and_seeds(key, settings, seeds):
+    chosen = THREE[key]
+    np.testing.assert_array_equal(chosen.returns, RETURNS[np.ix_(settings, seeds)])
+    np.testing.assert_array_equal(chosen.discounted, RETURNS[np.ix_(settings, seeds)] / 2)
+    assert [str(risk) for risk in chosen.risks] == [str(THREE.risks[i]) for i in settings]
+    assert chosen.discounts == [(0.9, 0.8, 0.7)[i] for i in settings]
+    assert len(chosen) == len(chosen.risk()) == len(settings)
+
+
+def test_iterating_gives_one_evaluation_for_each_setting():
+    assert [one.risk() for one in THREE] == [[interval] for interval in THREE.risk()]
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (3, r"^there is no setting 3; the evaluation has 3$"),
+        (-4, r"^there is no setting -4; the evaluation has 3$"),
+        ((0, [0, 5]), r"^there is no seed 5; the evaluation has 3$"),
+        (1.0, r"^select a setting by a number, a slice or a list of numbers, got 1.0$"),
+        ("mean", r"^select a setting by a number, a slice or a list of numbers, got 'mean'$"),
+        (
+            [True, False, True],
+            r"^select a setting by a number, a slice or a list of numbers, got \[True, False, True\]$",
+        ),
+        ([], r"^select a setting by a number, a slice or a list of numbers, got \[\]$"),
+        (slice(3, None), r"^slice\(3, None, None\) selects none of the 3 settings$"),
+        ((0, 1, 2), r"^select evaluation\[settings\] or evaluation\[settings, seeds\], got 3 parts$"),
+    ],
+)
+def test_a_wrong_selection_raises_one_line(key, message):
+    with pytest.raises(rp.RiskpathError, match=message):
+        THREE[key]
+
+
+def test_measures_may_be_texts(unchecked):
+    texts: Any = ["mean", "cvar:0.1", "cvar:0.5"]
+    assert Evaluation(RETURNS, RETURNS / 2, texts, 1.0).risk() == THREE.risk()
+    one: Any = "cvar:0.1"
+    assert Evaluation(RETURNS[1:2], RETURNS[1:2], one, 1.0).risk() == THREE[1].risk()
+
+
+def test_run_plot_draws_the_curve_or_the_returns(run, unchecked):
+    ax = run.plot(kind="histogram", episodes=200)
+    assert len(ax.get_legend_handles_labels()[1]) == 2
+    with pytest.raises(
+        rp.RiskpathError, match=r"^this run has no learning curve: train with evaluate_every=…, or plot"
+    ):
+        run.plot(kind="median")
+    curve = [{"step": step, "values": [[step, step + 2.0], [0.0, 4.0]]} for step in (10, 20, 30)]
+    evaluated = dataclasses.replace(run, curve=[{"step": 5, "seen": 1}, *curve])
+    ax = evaluated.plot()
+    assert ax.get_legend_handles_labels()[1] == ["cvar:0.1", "cvar:0.9"]
+    np.testing.assert_allclose([line.get_ydata() for line in ax.lines], [[11.0, 21.0, 31.0], [2.0, 2.0, 2.0]])
+    assert len(evaluated.plot(kind="cdf", episodes=50).lines) == 4  # two laws, two risk values
+    assert run.plot(ax, episodes=50) is ax
+
+
 @pytest.mark.parametrize(("every", "seen"), [(40, [60, 80, 120, 140]), (70, [80, 140]), (500, [140]), (None, [])])
-def test_the_last_policy_is_always_evaluated(every, seen, unchecked):
-    watch = (lambda run: {"at": run.steps}) if every else None
-    run = rp.train(AGENTS, "RiskyGrid", steps=140, seeds=2, evaluate_every=every, evaluator=watch)
+def test_the_last_policy_is_always_on_the_learning_curve(every, seen, unchecked):
+    evaluator = (lambda run: {"at": run.steps}) if every else None
+    run = rp.train(AGENTS, "RiskyGrid", steps=140, seeds=2, evaluate_every=every, evaluator=evaluator)
     assert [point["at"] for point in run.curve] == seen
     assert run.finished
     assert repr(run) == "<Run of TQL on RiskyGrid: settings 2, seeds 2, steps 140>"
 
 
 @pytest.mark.parametrize("stopped", [60, 80, 100])
-def test_after_a_long_warm_up_the_curve_goes_on_evenly_also_when_resumed(stopped, tmp_path, unchecked):
+def test_the_learning_curve_is_evenly_spaced_after_warm_up_and_resuming(stopped, tmp_path, unchecked):
     def interrupt(run, numbers):
         if run.steps == stopped:
             raise KeyboardInterrupt
 
-    watch = lambda run: {"at": run.steps}  # noqa: E731
-    run = rp.train(AGENTS, "RiskyGrid", steps=180, seeds=2, evaluate_every=30, evaluator=watch, progress=interrupt)
+    evaluator = lambda run: {"at": run.steps}  # noqa: E731
+    run = rp.train(AGENTS, "RiskyGrid", steps=180, seeds=2, evaluate_every=30, evaluator=evaluator, progress=interrupt)
     run.save(tmp_path / "run")
-    resumed = rp.train(rp.load(tmp_path / "run"), evaluator=watch)
-    # Warm-up ends at 60, then it is looked at after every 20: at the first of them from 90, 120, 150, 180 on.
+    resumed = rp.train(rp.load(tmp_path / "run"), evaluator=evaluator)
+    # Warm-up ends at step 60 and a chunk has 20 steps: evaluations follow the first chunks from 90, 120, 150, 180.
     assert [point["step"] for point in resumed.curve] == [60, 100, 120, 160, 180]

@@ -1,24 +1,27 @@
-"""`predict` for many environments against the policy itself, called for one at a time."""
+"""`Predictor.predict` for many environments, compared with the policy called for one environment at a time."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
 
 import riskpath as rp
+from riskpath.agents.agent import ActorOutput
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import action_numbers, finite, state_numbers
 from riskpath.envs.gymnasium_env import GymnasiumEnv
 from riskpath.envs.spaces import Translation
+from riskpath.envs.vector import HostEnvironment
 from riskpath.evaluation.learned_policy import LearnedPolicy
 from riskpath.evaluation.predictor import Predictor
-from riskpath.training.host_loop import Outside
 
-# Episodes of one to five steps; the second action of "a" has no counterpart in "b", which has a third one.
+# Episodes have one to five steps. Each state has one action that the other one does not have.
 MAZE = rp.FiniteMDP.from_outcomes(
     {
         ("a", "on"): [(0.7, 1.0, "b"), (0.3, 0.0, "a")],
@@ -34,23 +37,23 @@ MAZE_ENV, CAR = finite(MAZE), rp.RiskyMountainCar(0.5, max_episode_steps=7)
 TINY = rp.Network(hidden=(8,), history_size=4)
 
 
-def untrained(agent: rp.Agent, world: Environment, seed: int = 0) -> LearnedPolicy:
-    """Whatever it does at first, with larger weights: what it remembers then shows in what it does."""
-    critic = agent.init(world.spec, key=jax.random.key(seed))
+def untrained(agent: rp.Agent, env: Environment, seed: int = 0) -> LearnedPolicy:
+    """Return an untrained policy with large weights, so that its memory changes its actions."""
+    critic = agent.init(env.spec, key=jax.random.key(seed))
     large = jax.tree.map(lambda x: 4.0 * x if eqx.is_inexact_array(x) else x, critic.params)
-    return LearnedPolicy(agent, eqx.tree_at(lambda state: state.params, critic, large), world)
+    return LearnedPolicy(agent, eqx.tree_at(lambda state: state.params, critic, large), env)
 
 
 def walk(policy: LearnedPolicy, count: int, steps: int) -> dict[str, Any]:
-    """Steps of `count` environments by `predict`, each compared with the policy itself."""
-    predictor, envs = Predictor(policy), [GymnasiumEnv(policy.world) for _ in range(count)]
-    finite_problem, continuous = policy.world is MAZE_ENV, bool(policy.world.spec.action_size)
+    """Step `count` environments by `predict` and compare every action with that of the policy itself."""
+    predictor, envs = Predictor(policy), [GymnasiumEnv(policy.environment) for _ in range(count)]
+    finite_problem, continuous = policy.environment is MAZE_ENV, bool(policy.environment.spec.action_size)
     obs = np.array([env.reset(seed=i)[0] for i, env in enumerate(envs)])
     state, starts, memories = None, np.ones(count, bool), [None] * count
     seen: dict[str, Any] = {"actions": [], "without memory": [], "starts": []}
     for _ in range(steps):
         actions, state = predictor.predict(obs, state=state, episode_start=starts, deterministic=True)
-        assert actions.shape == (count, policy.world.spec.action_size)[: 1 + continuous]
+        assert actions.shape == (count, policy.environment.spec.action_size)[: 1 + continuous]
         seen["actions"].append(actions.copy())
         seen["without memory"].append(predictor.predict(obs)[0])
         seen["starts"].append(starts.copy())
@@ -73,11 +76,11 @@ def walk(policy: LearnedPolicy, count: int, steps: int) -> dict[str, Any]:
     [
         (rp.IQN(rp.CVaR(0.5), network=TINY), False),
         (rp.TQL(rp.CVaR(0.5), network=TINY), True),
-        (rp.TQL(rp.CVaR(0.5), network=rp.Network(hidden=(8,), history_size=4, history="lstm", window=2)), True),
+        (rp.TQL(rp.CVaR(0.5), network=rp.Network(hidden=(8,), history_size=4, window=2)), True),
     ],
     ids=["IQN", "TQL", "a window"],
 )
-def test_many_environments_at_once_are_each_as_if_alone(agent, remembers, unchecked):
+def test_predict_equals_the_policy_in_every_environment(agent, remembers, unchecked):
     seen = [walk(untrained(agent, MAZE_ENV, seed), count=4, steps=12) for seed in range(3)]
     starts = np.concatenate([one["starts"] for one in seen])
     assert (starts[1:].any(axis=1) & ~starts[1:].all(axis=1)).any()  # episodes end at different times
@@ -88,15 +91,15 @@ def test_many_environments_at_once_are_each_as_if_alone(agent, remembers, unchec
 @pytest.mark.parametrize(
     ("agent", "remembers"),
     [(rp.IQTD3(network=TINY), False), (rp.TQLContinuous(network=TINY), True)],
-    ids=["IQTD3", "TQL"],
+    ids=["IQTD3", "TQLContinuous"],
 )
-def test_vector_actions(agent, remembers, unchecked):
+def test_predict_equals_the_policy_with_continuous_actions(agent, remembers, unchecked):
     seen = walk(untrained(agent, CAR), count=3, steps=10)
     assert seen["actions"].dtype == np.float32
     assert (np.abs(seen["actions"] - seen["without memory"]) > 1e-5).any() == remembers
 
 
-def test_one_observation_is_one_environment(unchecked):
+def test_a_single_observation_gives_a_single_action(unchecked):
     policy = untrained(rp.TQL(rp.CVaR(0.5), network=TINY), MAZE_ENV)
     predictor = Predictor(policy)
     single, many, memory = None, None, None
@@ -110,32 +113,32 @@ def test_one_observation_is_one_environment(unchecked):
     car = Predictor(untrained(rp.IQTD3(network=TINY), CAR))
     action, _ = car.predict(np.zeros(2, np.float32))
     assert action.shape == (1,)
-    action[:] = 0.0  # a user's array is the user's
+    action[:] = 0.0  # the returned array is writable
 
 
-def test_no_word_of_a_start_means_the_episode_goes_on():
+def test_without_episode_start_the_episodes_continue():
     predictor = Predictor(untrained(rp.TQL(rp.CVaR(0.5), network=TINY), MAZE_ENV))
     _, state = predictor.predict(np.array([0, 1]))
-    for told in (None, np.zeros(2, bool)):
-        valid = predictor.predict(np.array([1, 0]), state, told)[1][2]
-        assert valid.sum(axis=1).tolist() == [2, 2]  # tokens of history
+    for starts in (None, np.zeros(2, bool)):
+        valid = predictor.predict(np.array([1, 0]), state, starts)[1][2]
+        assert valid.sum(axis=1).tolist() == [2, 2]  # observations in the history
     valid = predictor.predict(np.array([1, 0]), state, np.array([False, True]))[1][2]
     assert valid.sum(axis=1).tolist() == [2, 1]
 
 
 SPACES = {
-    "numbers that do not start at 0": (spaces.Discrete(4, start=3), spaces.Discrete(3, start=5)),
+    "numbers that start at 3 and 5": (spaces.Discrete(4, start=3), spaces.Discrete(3, start=5)),
     "bounds": (spaces.Box(-1.0, 2.0, (2, 2)), spaces.Box(-2.0, np.array([1.0, 5.0], np.float32))),
     "parts": (spaces.Dict({"x": spaces.Box(0.0, 1.0, (2,)), "kind": spaces.Discrete(3)}), spaces.Discrete(3, start=5)),
 }
 
 
 @pytest.mark.parametrize("name", SPACES)
-def test_a_gymnasium_environment_is_spoken_to_in_its_own_words(name, unchecked):
-    told = Translation(*SPACES[name], max_episode_steps=10)
-    agent = rp.TQLContinuous(network=TINY) if told.spec.action_size else rp.TQL(rp.CVaR(0.5), network=TINY)
-    policy = untrained(agent, Outside(told.spec, told))
-    predictor, row = Predictor(policy), gymnasium.vector.utils.batch_space(told.observation_space, 3)
+def test_observations_and_actions_are_those_of_the_gymnasium_spaces(name, unchecked):
+    translation = Translation(*SPACES[name], max_episode_steps=10)
+    agent = rp.TQLContinuous(network=TINY) if translation.spec.action_size else rp.TQL(rp.CVaR(0.5), network=TINY)
+    policy = untrained(agent, HostEnvironment(translation.spec, translation))
+    predictor, row = Predictor(policy), gymnasium.vector.utils.batch_space(translation.observation_space, 3)
     row.seed(0)
     state, single, memories = None, None, [None] * 3
     for _ in range(6):
@@ -144,13 +147,13 @@ def test_a_gymnasium_environment_is_spoken_to_in_its_own_words(name, unchecked):
         for i, one in enumerate(gymnasium.vector.utils.iterate(row, obs)):
             own, memories[i] = policy(one, memories[i])
             np.testing.assert_allclose(actions[i], own, atol=1e-5)
-            assert own in told.action_space
+            assert own in translation.action_space
             if i == 0:
                 action, single = predictor.predict(one, single)
                 np.testing.assert_allclose(action, own, atol=1e-5)
 
 
-def test_masks_come_from_the_problem_unless_told():
+def test_action_masks_restrict_the_actions():
     predictor = Predictor(untrained(rp.IQN(rp.CVaR(0.5), network=TINY), MAZE_ENV))
     for action in range(3):
         only = np.arange(3) == action
@@ -161,14 +164,14 @@ def test_masks_come_from_the_problem_unless_told():
 
 
 class Earned(rp.IQN):
-    """An agent of a user's own that keeps account of what it earned, and of nothing else."""
+    """An agent whose memory is the sum of its rewards, and nothing else depends on them."""
 
-    def reset(self, state, spec) -> Any:
-        return jax.numpy.zeros(())
+    def init(self, spec, *, key) -> Any:
+        return dataclasses.replace(super().init(spec, key=key), initial_memory=jnp.zeros(()))
 
-    def act(self, state, memory: Any, percept, *, key, explore) -> Any:
-        action, _ = super().act(state, None, percept, key=key, explore=explore)
-        return action, memory + percept.reward
+    def act(self, state, memory: Any, time_step, *, key, epsilon) -> Any:
+        output = super().act(state, (), time_step, key=key, epsilon=epsilon)
+        return ActorOutput(output.action, memory + time_step.reward)
 
 
 def iqn() -> Predictor:
@@ -184,10 +187,10 @@ def tql() -> Predictor:
     [
         (
             lambda: Predictor(untrained(rp.CVaRDRL(network=TINY), MAZE_ENV)),
-            r"CVaRDRL acts on the rewards it got, which predict is not told; call the policy itself: "
+            r"CVaRDRL acts on the rewards it received, which predict does not get; call the policy itself: "
             r"action, memory = policy\(state, memory, reward\)$",
         ),
-        (lambda: Predictor(untrained(Earned(network=TINY), MAZE_ENV)), r"^Earned acts on the rewards it got"),
+        (lambda: Predictor(untrained(Earned(network=TINY), MAZE_ENV)), r"^Earned acts on the rewards it received"),
         (lambda: iqn().predict(3), r"states have numbers from 0 to 2, got \[3\]$"),
         (lambda: iqn().predict(np.array([0, -1])), r"states have numbers from 0 to 2, got \[0, -1\]$"),
         (lambda: iqn().predict(np.zeros((2, 1), int)), r"must have shape \(\), .* got a ndarray of shape \(2, 1\)$"),
@@ -205,10 +208,10 @@ def tql() -> Predictor:
             lambda: tql().predict(np.array([0, 1]), tql().predict(0)[1]),
             r"state is of 1 environments, the observation of 2$",
         ),
-        (lambda: iqn().predict(0, action_masks=[True, True]), r"action_masks must have shape \(1, 3\), got \(2,\)$"),
+        (lambda: iqn().predict(0, action_masks=[True, True]), r"an action mask must have shape \(1, 3\), got \(2,\)$"),
     ],
 )
-def test_a_wrong_call_is_refused_in_one_line(call, message, unchecked):
+def test_a_wrong_call_raises_one_line(call, message, unchecked):
     with pytest.raises(rp.RiskpathError, match=message) as refused:
         call()
     assert "\n" not in str(refused.value)

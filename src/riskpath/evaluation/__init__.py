@@ -1,7 +1,8 @@
 """Rollouts of learned policies, statistics of their returns, and policies as functions."""
 
 from riskpath.evaluation.bootstrap import Interval
-from riskpath.evaluation.evaluation import Evaluation, compare
+from riskpath.evaluation.comparison import compare
+from riskpath.evaluation.evaluation import Evaluation
 from riskpath.evaluation.learned_policy import LearnedPolicy
 from riskpath.evaluation.predictor import Predictor
 

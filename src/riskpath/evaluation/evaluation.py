@@ -1,14 +1,16 @@
-"""How good learned policies are: many episodes of every lane at once, and what they say of the policies behind them."""
+"""Returns of learned policies and their statistics: many episodes of every lane, with confidence intervals."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Integral
+from typing import Any
 
-import equinox as eqx
 import numpy as np
 
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.bootstrap import Bootstrap, Interval, Resampled, quantile_weights, risk_weights
 from riskpath.mdp.solution import Solution
+from riskpath.plot import distributions
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import Mean, RiskMeasure
 
@@ -17,26 +19,58 @@ from riskpath.risk.measures import Mean, RiskMeasure
 class Evaluation:
     """Returns of many episodes of every lane's greedy policy: arrays [settings, seeds, episodes].
 
-    `mean`, `risk` and `quantiles` are the mean over the seeds of each seed's own figure, one for each setting. Their
-    intervals are for the mean over all seeds that might have been trained and all episodes that might have been seen:
-    both are resampled (`intervals.py`). With one seed only its episodes are, and they tell nothing of other seeds.
+    `mean`, `risk` and `quantiles` compute a figure for each seed and return its mean over the seeds, one for each
+    setting. Their intervals are for the mean over all seeds that could have been trained and all episodes that could
+    have been played: seeds and episodes are resampled (`bootstrap.py`). With one seed only its episodes are resampled,
+    so the interval says nothing about other seeds.
+
+    `evaluation[0]` selects a setting, `evaluation[1:3]` several, `evaluation[:, :4]` the first four seeds of every
+    setting. The result is an Evaluation; one setting or one seed keeps its axis.
     """
 
     returns: np.ndarray = field(repr=False)
-    """Undiscounted."""
+    """Undiscounted returns."""
     discounted: np.ndarray = field(repr=False)
-    """With the agent's own discount, which is what it maximises."""
+    """Returns with the agent's own discount, which the agent maximises."""
     risks: list[RiskMeasure]
-    """What each setting maximises."""
+    """The measure that each setting maximises; texts such as "cvar:0.1" are accepted."""
     finished: float
-    """The share of episodes that ended by themselves or by the environment's own time limit, not by `limit`."""
+    """The share of episodes that ended by themselves or by the environment's own time limit, not by the
+    `max_episode_steps` of the evaluation. A selection keeps the share of the whole evaluation."""
     discounts: list[float] | None = None
     """γ of each setting, if known."""
 
+    def __post_init__(self):
+        risks = [self.risks] if isinstance(self.risks, str | RiskMeasure) else self.risks
+        object.__setattr__(self, "risks", [parse_risk(risk) for risk in risks])
+
+    def __len__(self) -> int:
+        """Return the number of settings."""
+        return len(self.risks)
+
+    def __iter__(self) -> Iterator["Evaluation"]:
+        return (self[setting] for setting in range(len(self)))
+
+    def __getitem__(self, key: Any) -> "Evaluation":
+        """Select settings, or settings and seeds, by numbers, slices, or lists of numbers."""
+        if isinstance(key, tuple) and len(key) != 2:
+            raise RiskpathError(f"select evaluation[settings] or evaluation[settings, seeds], got {len(key)} parts")
+        settings, seeds = key if isinstance(key, tuple) else (key, slice(None))
+        rows = _positions("setting", settings, len(self))
+        columns = _positions("seed", seeds, np.shape(self.returns)[1])
+        pick = lambda array: np.asarray(array)[rows][:, columns]  # noqa: E731
+        return replace(
+            self,
+            returns=pick(self.returns),
+            discounted=pick(self.discounted),
+            risks=[self.risks[row] for row in rows],
+            discounts=None if self.discounts is None else [self.discounts[row] for row in rows],
+        )
+
     def values(self, discounted: bool = False, risk: RiskMeasure | str | None = None) -> np.ndarray:
-        """β of the whole return, [settings, seeds]: of each setting's own measure, or of a given one."""
+        """Return β of the whole return, [settings, seeds]: of each setting's own measure, or of the given one."""
         risk = None if risk is None else parse_risk(risk)
-        returns = self.discounted if discounted else self.returns
+        returns = self._checked(discounted)
         return np.array(
             [
                 [float((risk or own).value(sample)) for sample in setting]
@@ -47,7 +81,7 @@ class Evaluation:
     def mean(
         self, discounted: bool = False, *, confidence: float = 0.95, resamples: int = 1_000, seed: int = 0
     ) -> list[Interval]:
-        """The mean return of each setting."""
+        """Return the mean return of each setting."""
         return self.risk(Mean(), discounted, confidence=confidence, resamples=resamples, seed=seed)
 
     def risk(
@@ -59,20 +93,20 @@ class Evaluation:
         resamples: int = 1_000,
         seed: int = 0,
     ) -> list[Interval]:
-        """β of the whole return of each setting: of its own measure, or of a given one."""
+        """Return β of the whole return of each setting: of its own measure, or of the given one."""
         bootstrap = Bootstrap(confidence, resamples, seed)
-        return [bootstrap.intervals(one)[0] for one in self._resampled(measure, discounted, bootstrap)]
+        return [bootstrap.intervals(one)[0] for one in self.resample(measure, discounted, bootstrap)]
 
     def quantiles(
         self,
-        levels: Iterable[float],
+        levels: Iterable[float] | float,
         discounted: bool = False,
         *,
         confidence: float = 0.95,
         resamples: int = 1_000,
         seed: int = 0,
     ) -> list[list[Interval]]:
-        """F⁻¹(τ) at each level τ, of each setting; little is known of it where F jumps across τ."""
+        """Return F⁻¹(τ) at each level τ, for each setting; its interval is unreliable where F jumps across τ."""
         bootstrap, returns = Bootstrap(confidence, resamples, seed), self._checked(discounted)
         weights = quantile_weights(levels, returns.shape[-1])
         return [bootstrap.intervals(bootstrap(sample, weights, smooth=False)) for sample in returns]
@@ -86,7 +120,7 @@ class Evaluation:
         resamples: int = 1_000,
         seed: int = 0,
     ) -> list[Interval]:
-        """The share of an optimum that each setting reaches; a `Solution` says itself of what measure and discount."""
+        """Return the share of an optimum that each setting reaches; a `Solution` fixes the measure and the discount."""
         measure = None
         if isinstance(optimum, Solution):
             discounted = optimum.mdp.discount != 1
@@ -95,19 +129,50 @@ class Evaluation:
                     f"the optimum has discount {optimum.mdp.discount:g}, the settings {self.discounts}; solve for these"
                 )
             optimum, measure = optimum.value, optimum.risk
-        if not 0 < optimum < np.inf:
-            raise RiskpathError(f"a share needs a positive optimum, got {optimum:g}; look at the difference instead")
+        if not isinstance(optimum, int | float | np.number) or not 0 < optimum < np.inf:
+            raise RiskpathError(f"a share needs a positive optimum, got {optimum}; use the difference instead")
         reached = self.risk(measure, discounted, confidence=confidence, resamples=resamples, seed=seed)
-        return [interval / optimum for interval in reached]
+        return [interval / float(optimum) for interval in reached]
 
-    def _resampled(self, measure: RiskMeasure | str | None, discounted: bool, bootstrap: Bootstrap) -> list[Resampled]:
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        risk: RiskMeasure | str | bool | None = None,
+        kind: str = "cdf",
+        discounted: bool = False,
+        labels: Sequence[str] | None = None,
+        **style: Any,
+    ) -> Any:
+        """Draw the return distribution of every setting, its seeds pooled, and return the axes.
+
+        A dashed line marks the risk value of each setting, a band its 95 % interval.
+
+        Args:
+            ax: Matplotlib axes; by default those of a new figure.
+            risk: The measure of the lines: by default each setting's own; False for no lines.
+            kind: "cdf", "histogram" or "quantiles".
+            discounted: Draw discounted returns.
+            labels: One for each setting; by default the measures.
+            style: Passed to matplotlib, for example `linewidth=1`.
+        """
+        shown = replace(self, returns=self._checked(discounted))
+        return distributions.compare(
+            *shown, labels=labels or setting_labels(self.risks), risk=risk, ax=ax, kind=kind, **style
+        )
+
+    def resample(
+        self, measure: RiskMeasure | str | None, discounted: bool, bootstrap: Bootstrap, stream: int = 0
+    ) -> list[Resampled]:
+        """Return bootstrap resamples of β of each setting."""
         returns, measure = self._checked(discounted), None if measure is None else parse_risk(measure)
         return [
-            bootstrap(sample, risk_weights(measure or own, returns.shape[-1]))
+            bootstrap(sample, risk_weights(measure or own, returns.shape[-1]), stream=stream)
             for own, sample in zip(self.risks, returns, strict=True)
         ]
 
     def _checked(self, discounted: bool) -> np.ndarray:
+        """Return the returns as an array; refuse wrong shapes, NaN and infinite returns."""
         returns = np.asarray(self.discounted if discounted else self.returns)
         if returns.ndim != 3 or returns.size == 0 or len(returns) != len(self.risks):
             raise RiskpathError(
@@ -132,25 +197,24 @@ class Evaluation:
         return "\n".join(lines)
 
 
-def compare(
-    first: Evaluation,
-    second: Evaluation,
-    measure: RiskMeasure | str | None = None,
-    discounted: bool = False,
-    *,
-    confidence: float = 0.95,
-    resamples: int = 1_000,
-    seed: int = 0,
-) -> list[Interval]:
-    """How much better the first is, for each setting, in its own measure or a given one; their runs are independent."""
-    for one in (first, second):
-        if not isinstance(one, Evaluation):
-            raise RiskpathError(f"compare takes two evaluations, run.evaluate(); got a {type(one).__name__}")
-    if len(first.risks) != len(second.risks):
-        raise RiskpathError(f"got {len(first.risks)} and {len(second.risks)} settings; they are compared one by one")
-    for ours, theirs in zip(first.risks, second.risks, strict=True):
-        if measure is None and not eqx.tree_equal(ours, theirs):
-            raise RiskpathError(f"one maximises {ours}, the other {theirs}: say by which measure to compare them")
-    bootstrap = Bootstrap(confidence, resamples, seed)
-    both = (one._resampled(measure, discounted, bootstrap) for one in (first, second))
-    return [bootstrap.intervals(ours.minus(theirs))[0] for ours, theirs in zip(*both, strict=True)]
+def setting_labels(risks: Sequence[RiskMeasure]) -> list[str]:
+    """Return a label for each setting: its measure, with the number of the setting where measures repeat."""
+    names = [str(risk) for risk in risks]
+    return names if len(set(names)) == len(names) else [f"{name} (setting {i})" for i, name in enumerate(names)]
+
+
+def _positions(what: str, key: Any, count: int) -> list[int]:
+    """Return the numbers of the selected settings or seeds."""
+    if isinstance(key, slice):
+        chosen = list(range(count))[key]
+    else:
+        listed = [key] if isinstance(key, Integral) else list(key) if isinstance(key, Iterable) else []
+        if not listed or any(not isinstance(one, Integral) or isinstance(one, bool) for one in listed):
+            raise RiskpathError(f"select a {what} by a number, a slice or a list of numbers, got {key!r}")
+        wrong = [one for one in listed if not -count <= int(one) < count]
+        if wrong:
+            raise RiskpathError(f"there is no {what} {wrong[0]}; the evaluation has {count}")
+        chosen = [int(one) % count for one in listed]
+    if not chosen:
+        raise RiskpathError(f"{key} selects none of the {count} {what}s")
+    return chosen

@@ -15,9 +15,10 @@ from riskpath.envs.environment import Environment
 from riskpath.envs.finite import FiniteEnvironment, as_arrays
 from riskpath.envs.vector import VectorEnvironment
 from riskpath.errors import RiskpathError
-from riskpath.evaluation.evaluation import Evaluation
+from riskpath.evaluation.evaluation import Evaluation, setting_labels
 from riskpath.evaluation.learned_policy import LearnedPolicy
 from riskpath.evaluation.rollout import first_observations, initial_values, rollout
+from riskpath.plot.curves import plot_curve
 from riskpath.registry import Registered
 from riskpath.risk.law import Law
 from riskpath.training import inputs
@@ -176,6 +177,31 @@ class Run:
             return self.evaluate().values(discounted=discount != 1)
         value = lambda i, seed: float(self.agents[i].risk.value(self.law(seed, i, discount)))  # noqa: E731
         return np.array([[value(i, seed) for seed in range(self.seeds)] for i in range(len(self.agents))])
+
+    def plot(
+        self, ax: Any = None, *, kind: str | None = None, episodes: int = 1_000, seed: int = 0, **style: Any
+    ) -> Any:
+        """Draw the learning curve of every setting, or the distributions of its returns, and return the axes.
+
+        Args:
+            ax: Matplotlib axes; by default those of a new figure.
+            kind: "median" or "mean" over seeds for the learning curve; "cdf", "histogram" or "quantiles" for returns.
+                By default the curve, if the run was trained with `evaluate_every`, else "cdf".
+            episodes: Episodes of each lane, for returns.
+            seed: Seed of their randomness.
+            style: Passed to matplotlib, for example `color="black"`.
+        """
+        shape = (len(self.agents), self.seeds)
+        points = [point for point in self.curve if np.shape(point.get("values", ())) == shape]
+        kind = kind or ("median" if points else "cdf")
+        if kind not in ("median", "mean"):
+            return self.evaluate(episodes, seed).plot(ax, kind=kind, **style)
+        if not points:
+            raise RiskpathError('this run has no learning curve: train with evaluate_every=…, or plot kind="cdf"')
+        steps, curves = [point["step"] for point in points], np.stack([point["values"] for point in points], axis=-1)
+        for label, values in zip(setting_labels([agent.risk for agent in self.agents]), curves, strict=True):
+            ax = plot_curve(steps, values, ax, label=label, kind=kind, **style)
+        return ax
 
     def save(self, path: str | Path, overwrite: bool = True) -> None:
         """Write everything to a folder, from which `load` makes the same run.
