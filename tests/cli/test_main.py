@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -105,8 +106,8 @@ def test_without_tyro_the_entry_point_says_what_to_install(cli, monkeypatch):
 
 
 def test_the_command_line_sets_the_compilation_cache_unless_the_user_did(cli, monkeypatch):
-    options = {"jax_compilation_cache_dir": None, "jax_persistent_cache_min_compile_time_secs": 1.0}
-    fake = type("Config", (), {**options, "update": lambda self, name, value: setattr(self, name, value)})()
+    fake = SimpleNamespace(jax_compilation_cache_dir=None)
+    fake.update = lambda name, value: setattr(fake, name, value)
     monkeypatch.setattr(compilation_cache.jax, "config", fake)
     compilation_cache.use_compilation_cache()
     assert fake.jax_compilation_cache_dir == str(Path.home() / ".cache" / "riskpath" / "xla")
