@@ -1,0 +1,69 @@
+"""The directive `public-names`: a table of everything that `import riskpath as rp` offers, with links."""
+
+import inspect
+from typing import Any
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+import riskpath
+
+
+def first_sentence(thing: Any) -> str:
+    """Return the first sentence of a docstring, or nothing for plain values."""
+    if not (inspect.isclass(thing) or inspect.isroutine(thing) or inspect.ismodule(thing)):
+        return f"A ready-made `{type(thing).__name__}`."
+    text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+    return text.split(". ")[0].rstrip(".:") + "."
+
+
+class PublicNames(SphinxDirective):
+    """Write the table for the names of one wing: `public-names` with the wing as argument."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table."""
+        wing = self.arguments[0]
+        rows = []
+        for name in riskpath.__all__:
+            thing = getattr(riskpath, name)
+            module = thing.__name__ if inspect.ismodule(thing) else getattr(thing, "__module__", "")
+            if not inspect.isclass(thing) and not inspect.isroutine(thing) and not inspect.ismodule(thing):
+                module = type(thing).__module__
+            if module.split(".")[1:2] == [wing]:
+                rows.append((name, thing, module))
+        return [self.table(rows)] if rows else []
+
+    def table(self, rows: list[tuple[str, Any, str]]) -> nodes.Node:
+        """Return a table of names and first sentences."""
+        table, group, body = nodes.table(classes=["public-names"]), nodes.tgroup(cols=2), nodes.tbody()
+        group += [nodes.colspec(colwidth=1), nodes.colspec(colwidth=3)]
+        for name, thing, module in rows:
+            target = module if inspect.ismodule(thing) else f"{module}.{name}"
+            link = addnodes.pending_xref(
+                "",
+                nodes.literal("", f"rp.{name}"),
+                refdomain="py",
+                reftype="mod" if inspect.ismodule(thing) else "obj",
+                reftarget=target,
+                refexplicit=True,
+                refwarn=True,
+            )
+            sentence = nodes.paragraph()
+            for index, part in enumerate(first_sentence(thing).split("`")):
+                sentence += nodes.literal("", part) if index % 2 else nodes.Text(part)
+            row = nodes.row()
+            row += [nodes.entry("", nodes.paragraph("", "", link)), nodes.entry("", sentence)]
+            body += row
+        group += body
+        table += group
+        return table
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive."""
+    app.add_directive("public-names", PublicNames)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
