@@ -9,8 +9,8 @@ sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent / "src")]
 import riskpath  # noqa: E402
 
 project = "Riskpath"
-author = "the Riskpath authors"
-copyright = "2025, the Riskpath authors"
+author = "The Riskpath developers"
+copyright = "2026, The Riskpath developers"
 version = release = riskpath.__version__
 
 extensions = [
