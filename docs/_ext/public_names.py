@@ -1,6 +1,7 @@
 """The directive `public-names`: a table of everything that `import riskpath as rp` offers, with links."""
 
 import inspect
+import sys
 from typing import Any
 
 from docutils import nodes
@@ -14,9 +15,36 @@ import riskpath
 def first_sentence(thing: Any) -> str:
     """Return the first sentence of a docstring, or nothing for plain values."""
     if not (inspect.isclass(thing) or inspect.isroutine(thing) or inspect.ismodule(thing)):
-        return f"A ready-made `{type(thing).__name__}`."
+        return f"A value of the type `{type(thing).__name__}`."
     text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
     return text.split(". ")[0].rstrip(".:") + "."
+
+
+def public_names() -> list[tuple[str, Any, str]]:
+    """Return name, object and defining module of everything that `riskpath` offers."""
+    found = []
+    for name in sorted(vars(riskpath), key=str.lower):
+        thing = getattr(riskpath, name)
+        if name.startswith("_") or (inspect.ismodule(thing) and thing.__name__.count(".") < 2):
+            continue
+        if inspect.ismodule(thing):
+            module = thing.__name__
+        elif inspect.isclass(thing) or inspect.isroutine(thing):
+            module = thing.__module__
+        else:
+            module = home(name, type(thing).__module__)
+        found.append((name, thing, module))
+    return found
+
+
+def home(name: str, guess: str) -> str:
+    """Return the module that defines a plain value: the one of its wing that has the name."""
+    for module_name, module in sorted(sys.modules.items()):
+        if module_name.count(".") == 2 and module_name.startswith("riskpath.") and name in vars(module):
+            source = inspect.getsource(module)
+            if f"\n{name} = " in source:
+                return module_name
+    return guess
 
 
 class PublicNames(SphinxDirective):
@@ -27,14 +55,7 @@ class PublicNames(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Return the table."""
         wing = self.arguments[0]
-        rows = []
-        for name in riskpath.__all__:
-            thing = getattr(riskpath, name)
-            module = thing.__name__ if inspect.ismodule(thing) else getattr(thing, "__module__", "")
-            if not inspect.isclass(thing) and not inspect.isroutine(thing) and not inspect.ismodule(thing):
-                module = type(thing).__module__
-            if module.split(".")[1:2] == [wing]:
-                rows.append((name, thing, module))
+        rows = [row for row in public_names() if row[2].split(".")[1:2] == [wing]]
         return [self.table(rows)] if rows else []
 
     def table(self, rows: list[tuple[str, Any, str]]) -> nodes.Node:
