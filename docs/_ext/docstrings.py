@@ -20,8 +20,7 @@ class Markdown(SphinxDirective):
         document = new_document(source, self.state.document.settings)
         document.reporter = self.state.document.reporter
         MystParser().parse("\n".join(self.content), document)
-        for index, block in enumerate(document.findall(nodes.literal_block)):
-            del index
+        for block in document.findall(nodes.literal_block):
             block["language"] = block.get("language") or "text"
         return document.children
 
