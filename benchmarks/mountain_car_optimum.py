@@ -195,7 +195,7 @@ def score(risks: list[rp.RiskMeasure], sample: Callable[[int], Array]) -> Scores
 
 def cells(c: float, texts: list[str], grid: Grid, kappas: list[float], starts: int, draws: int) -> list[dict]:
     """The records of all measures at one weight of the penalty."""
-    env = RiskyMountainCar(c=c).bare()
+    env = as_arrays(RiskyMountainCar(c=c))
     risks = [rp.parse_risk(text) for text in texts]
     settled = neutral(env, grid)
     lambdas = [kappa / c for kappa in kappas] if c else [0.0]

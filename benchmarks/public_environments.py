@@ -91,7 +91,7 @@ def work(env: str, agent: str, measure: str, seeds: int, share: float, target: P
         seeds=seeds,
         envs=task.envs,
         evaluate_every=steps // 12,
-        watch=watch,
+        evaluator=watch,
     )
     trained = time.monotonic() - began
     returns = run.evaluate(EPISODES, seed=1, env=test).returns[0]

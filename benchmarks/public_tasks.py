@@ -31,7 +31,7 @@ TASKS = {
     ),
     "Acrobot-v1": Task(
         100_000,
-        envs=2,
+        num_envs=2,
         network={"hidden": (64, 64), "normalise": True},
         training={
             "train_freq": 2,
@@ -45,7 +45,7 @@ TASKS = {
     ),
     "FrozenLake-v1": Task(
         60_000,
-        envs=2,
+        num_envs=2,
         training={
             "train_freq": 2,
             "reward_scale": 1.0,
@@ -56,7 +56,7 @@ TASKS = {
     ),
     "Taxi-v4": Task(
         50_000,
-        envs=2,
+        num_envs=2,
         network={"hidden": (128,)},
         training={
             "train_freq": 2,
@@ -68,7 +68,7 @@ TASKS = {
     ),
     "MiniGrid-Empty-Random-5x5-v0": Task(
         40_000,
-        envs=4,
+        num_envs=4,
         discount=0.95,  # a detour of one step costs 5%, not 1%
         network={"hidden": (64,), "normalise": True},
         training={
@@ -84,7 +84,7 @@ TASKS = {
     ),
     "LunarLander-v3": Task(
         240_000,
-        envs=4,
+        num_envs=4,
         discount=0.98,  # at 0.99 it hovers
         goal=200.0,
         network={"hidden": (64, 64), "normalise": True},
@@ -106,7 +106,7 @@ TASKS = {
     ),
     "Pendulum-v1": Task(
         30_000,
-        envs=2,
+        num_envs=2,
         vectors=True,
         discount=0.98,
         goal=-200.0,
@@ -122,7 +122,7 @@ TASKS = {
     ),
     "LunarLander-v3, continuous": Task(
         320_000,
-        envs=4,
+        num_envs=4,
         vectors=True,
         discount=0.98,
         goal=200.0,
@@ -140,7 +140,7 @@ TASKS = {
     ),
     "MountainCarContinuous-v0": Task(
         80_000,
-        envs=4,
+        num_envs=4,
         vectors=True,
         goal=90.0,
         training_limit=300,

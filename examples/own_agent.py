@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 import riskpath as rp
-from riskpath.agents.agent import masked_argmax
+from riskpath.agents.learning import masked_argmax
 
 
 class SoftIQN(rp.IQN):

@@ -77,19 +77,22 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "progress": (train(progress="yes"), "progress must be True, False or a function, got 'yes'"),
     "one callback": (train(callbacks=print), "callbacks must be a list of functions, got a builtin"),
     "callback": (train(callbacks=[3]), "a callback must be a function, got 3"),
-    "watch": (train(evaluate_every=10, watch="values"), "watch must be a function, got 'values'"),
-    "watch without evaluations": (train(watch=lambda run: {}), "give evaluate_every=… as well"),
+    "watch": (train(evaluate_every=10, evaluator="values"), "watch must be a function, got 'values'"),
+    "watch without evaluations": (train(evaluator=lambda run: {}), "give evaluate_every=… as well"),
     "what watch raises": (
-        train(evaluate_every=10, watch=lambda run: run.nothing),
+        train(evaluate_every=10, evaluator=lambda run: run.nothing),
         "watch failed: AttributeError",
     ),
     "what a callback raises": (train(callbacks=[lambda run: None]), "a callback failed: TypeError: .* 1 positional"),
     "checkpoint nowhere": (train(checkpoint="/proc/nowhere"), "cannot save to /proc/nowhere: No such file"),
-    "what watch returns": (train(evaluate_every=10, watch=lambda run: 1.0), "watch must return a dictionary, got a fl"),
+    "what watch returns": (
+        train(evaluate_every=10, evaluator=lambda run: 1.0),
+        "watch must return a dictionary, got a fl",
+    ),
     "checkpoint": (train(checkpoint=True), "checkpoint must be a folder or a Checkpointer, got True"),
     "checkpoint is a file": (train(checkpoint=__file__), "it is a file, and a run is saved as a folder"),
     "seeds of a run": (lambda run: rp.train(run, steps=50, seeds=3), "with the seeds it has, 1, not 3"),
-    "envs of a run": (lambda run: rp.train(run, steps=50, envs=2), "with the envs it has, 1, not 2"),
+    "envs of a run": (lambda run: rp.train(run, steps=50, num_envs=2), "with the envs it has, 1, not 2"),
     # What is asked of a run.
     "runs compared": (lambda run: rp.compare(run, run), r"compare takes two evaluations, run\.evaluate\(\); got a Run"),  # pyright: ignore[reportArgumentType]
     "predictor of a run": (lambda run: rp.Predictor(run), r"a Predictor takes a policy, run\.policy\(\); got a Run"),  # pyright: ignore[reportArgumentType]

@@ -17,7 +17,7 @@ from riskpath.types import EnvSpec
 
 MEASURES = [rp.Mean(), rp.CVaR(0.25), rp.Wang(0.75), rp.Wang(-0.75), rp.POW(-2.0), rp.CPW(0.71)]
 SPEC = EnvSpec(num_actions=0, observation_shape=(2,), max_episode_steps=30, action_size=1)
-NETWORK = rp.Network(hidden=(16, 16), memory=8, window=4)
+NETWORK = rp.Network(hidden=(16, 16), history_size=8, window=4)
 
 
 def agent_of(kind: str, risk=rp.CVaR(0.25), **fields):  # noqa: B008
@@ -112,7 +112,7 @@ def test_exploration_does_what_it_says():
 @pytest.mark.parametrize("kind", ["IQTD3", "joint", "trajectory", "convolved"])
 def test_every_form_trains_and_acts(kind, unchecked):
     training = rp.ActorCriticTraining(batch_size=8, learning_starts=64, target_update_interval=5, buffer_size=500)
-    run = rp.train(agent_of(kind, training=training), rp.RiskyMountainCar(0.5, 40), steps=200, seeds=2, envs=4)
+    run = rp.train(agent_of(kind, training=training), rp.RiskyMountainCar(0.5, 40), steps=200, seeds=2, num_envs=4)
     assert run.steps >= 200
     policy, memory = run.policy(1), None
     for _ in range(3):
@@ -143,11 +143,11 @@ def test_a_short_run_improves(kind, unchecked):
         critic_learning_rate=2e-3,
         actor_learning_rate=1e-3,
     )
-    network = rp.Network(hidden=(32, 32), memory=8, window=3)
+    network = rp.Network(hidden=(32, 32), history_size=8, window=3)
     kinds = {"IQTD3": rp.IQTD3, "convolved": rp.TQLContinuous}
     agent = kinds[kind](rp.CVaR(0.25), network=network, training=training)
     easy = rp.RiskyMountainCar(0.1, 60, power=0.01)
-    run = rp.train(agent, easy, steps=1_008, seeds=2, envs=4)
+    run = rp.train(agent, easy, steps=1_008, seeds=2, num_envs=4)
     before = run.evaluate(100).values(discounted=True)[0]
     after = rp.train(run, steps=6_000).evaluate(100).values(discounted=True)[0]
     assert (after > before + 20).all(), (before, after)

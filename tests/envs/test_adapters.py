@@ -15,7 +15,7 @@ from gymnasium.utils.env_checker import check_env
 
 import riskpath as rp
 from riskpath import envs
-from riskpath.envs.environment import finite
+from riskpath.envs.finite import finite
 from riskpath.envs.gymnasium_env import GymnasiumEnv
 from riskpath.envs.gymnax_env import from_gymnax
 from riskpath.envs.rendering import CELLS, FOOTER, Canvas
@@ -305,7 +305,7 @@ def test_gymnax_environments_train_and_each_lane_has_its_own_parameters(number, 
     agent = rp.IQN(rp.CVaR(0.25), network=rp.Network(hidden=(16,)), training=training)
     env = Modern()
     worlds = [from_gymnax(env, Params(stride=number(stride), reach=number(20.0))) for stride in (1.0, 3.0)]
-    run = rp.train([agent, agent], worlds, steps=200, envs=2)
+    run = rp.train([agent, agent], worlds, steps=200, num_envs=2)
     assert run.steps == 200
     moves = [abs(float(place)) for place in np.asarray(run.lanes.env_state.place).ravel()]
     assert all(move % stride == 0 for move, stride in zip(moves, (1.0, 1.0, 3.0, 3.0), strict=True))

@@ -121,7 +121,7 @@ def test_a_goal_velocity_must_be_reached():
 
 def test_weights_differ_from_lane_to_lane():
     worlds = [RiskyMountainCar(c=c) for c in (0.0, 0.5, 1)]
-    world = loop.stack([world.bare() for world in worlds], 2, eqx.is_array)
+    world = loop.stack([as_arrays(world) for world in worlds], 2, eqx.is_array)
     rewards = eqx.filter_vmap(lambda env: env.step(KEY, car(-0.5), force(1.0))[2])(world)
     np.testing.assert_allclose(rewards, [-0.1, -0.1, -0.6, -0.6, -1.1, -1.1], rtol=1e-5)
     spec = worlds[0].spec
@@ -152,7 +152,7 @@ def optimum():
 
 def test_the_backup_is_the_plain_maximum_over_forces(optimum):
     """Against a loop over forces at some nodes, on a value that linear interpolation reproduces."""
-    env, grid = RiskyMountainCar(c=0.5).bare(), optimum.Grid(91, 71)
+    env, grid = as_arrays(RiskyMountainCar(c=0.5)), optimum.Grid(91, 71)
     plane = 3 * grid.x[:, None] + 40 * grid.v[None, :]
     got = jax.jit(lambda value: optimum.backup(env, grid, value, jnp.float32(0.2)))(plane)
     for i, j in ((20, 30), (40, 35), (60, 40), (30, 60)):

@@ -120,7 +120,7 @@ def test_values_are_exact_and_estimates_are_those_of_the_best_action(run, unchec
 @pytest.mark.parametrize(("every", "seen"), [(40, [60, 80, 120, 140]), (70, [80, 140]), (500, [140]), (None, [])])
 def test_the_last_policy_is_always_evaluated(every, seen, unchecked):
     watch = (lambda run: {"at": run.steps}) if every else None
-    run = rp.train(AGENTS, "RiskyGrid", steps=140, seeds=2, evaluate_every=every, watch=watch)
+    run = rp.train(AGENTS, "RiskyGrid", steps=140, seeds=2, evaluate_every=every, evaluator=watch)
     assert [point["at"] for point in run.curve] == seen
     assert run.finished
     assert repr(run) == "<Run of TQL on RiskyGrid: settings 2, seeds 2, steps 140>"
@@ -133,8 +133,8 @@ def test_after_a_long_warm_up_the_curve_goes_on_evenly_also_when_resumed(stopped
             raise KeyboardInterrupt
 
     watch = lambda run: {"at": run.steps}  # noqa: E731
-    run = rp.train(AGENTS, "RiskyGrid", steps=180, seeds=2, evaluate_every=30, watch=watch, progress=interrupt)
+    run = rp.train(AGENTS, "RiskyGrid", steps=180, seeds=2, evaluate_every=30, evaluator=watch, progress=interrupt)
     run.save(tmp_path / "run")
-    resumed = rp.train(rp.load(tmp_path / "run"), watch=watch)
+    resumed = rp.train(rp.load(tmp_path / "run"), evaluator=watch)
     # Warm-up ends at 60, then it is looked at after every 20: at the first of them from 90, 120, 150, 180 on.
     assert [point["step"] for point in resumed.curve] == [60, 100, 120, 160, 180]

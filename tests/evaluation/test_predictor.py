@@ -10,7 +10,8 @@ import pytest
 from gymnasium import spaces
 
 import riskpath as rp
-from riskpath.envs.environment import Environment, action_numbers, finite, state_numbers
+from riskpath.envs.environment import Environment
+from riskpath.envs.finite import action_numbers, finite, state_numbers
 from riskpath.envs.gymnasium_env import GymnasiumEnv
 from riskpath.envs.spaces import Translation
 from riskpath.evaluation.learned_policy import LearnedPolicy
@@ -30,7 +31,7 @@ MAZE = rp.FiniteMDP.from_outcomes(
 )
 NAMES, ACTIONS = list(state_numbers(MAZE)), list(action_numbers(MAZE))
 MAZE_ENV, CAR = finite(MAZE), rp.RiskyMountainCar(0.5, max_episode_steps=7)
-TINY = rp.Network(hidden=(8,), memory=4)
+TINY = rp.Network(hidden=(8,), history_size=4)
 
 
 def untrained(agent: rp.Agent, world: Environment, seed: int = 0) -> LearnedPolicy:
@@ -72,7 +73,7 @@ def walk(policy: LearnedPolicy, count: int, steps: int) -> dict[str, Any]:
     [
         (rp.IQN(rp.CVaR(0.5), network=TINY), False),
         (rp.TQL(rp.CVaR(0.5), network=TINY), True),
-        (rp.TQL(rp.CVaR(0.5), network=rp.Network(hidden=(8,), memory=4, history="lstm", window=2)), True),
+        (rp.TQL(rp.CVaR(0.5), network=rp.Network(hidden=(8,), history_size=4, history="lstm", window=2)), True),
     ],
     ids=["IQN", "TQL", "a window"],
 )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.envs.environment import action_numbers, state_numbers
+from riskpath.envs.finite import action_numbers, state_numbers
 from riskpath.evaluation.learned_policy import LearnedPolicy
 from riskpath.nn.critics import HistoryCritic, MarkovCritic
 from riskpath.nn.history_encoder import History, Numbers
@@ -166,7 +166,7 @@ def worth(*actions: str) -> float:
 
 def learned(kind: Any, **fields: Any) -> LearnedPolicy:
     agent = kind(RISK, discount=1.0, network=TABLE, training=TRAINING, **fields)
-    return rp.train(agent, BET, steps=1_600 * ENVS, envs=ENVS).policy()
+    return rp.train(agent, BET, steps=1_600 * ENVS, num_envs=ENVS).policy()
 
 
 def check_quantiles(policy: Any, state: str, memory: Any = None) -> None:
@@ -212,7 +212,7 @@ FAST = rp.Training(
 
 @pytest.mark.parametrize("window", [2, None])
 def test_a_rolling_window_is_all_that_a_policy_remembers(window, unchecked):
-    network = rp.Network(hidden=(16,), memory=8, window=window)
+    network = rp.Network(hidden=(16,), history_size=8, window=window)
     losses = []
     note = lambda _, metrics: losses.append(metrics.get("loss", 0.0))  # noqa: E731
     # Without a window there is nothing new to learn here: warming up is enough.
@@ -256,7 +256,9 @@ def test_learning_looks_at_the_histories_that_acting_will_see(length, head):
         jnp.zeros(()),
     )
     valid = jnp.ones(length, bool)
-    critic = HistoryCritic(rp.Network(hidden=(8,), memory=8, head=head), NUMBERED, length, 4, 3, key=jax.random.key(0))
+    critic = HistoryCritic(
+        rp.Network(hidden=(8,), history_size=8, head=head), NUMBERED, length, 4, 3, key=jax.random.key(0)
+    )
     now, following = critic.features(Window(step, obs[4 - length : 4], before[4 - length : 4], valid))
     np.testing.assert_allclose(now, critic.last(obs[4 - length : 4], before[4 - length : 4], valid), atol=1e-6)
     np.testing.assert_allclose(following, critic.last(obs[5 - length :], before[5 - length :], valid), atol=1e-6)

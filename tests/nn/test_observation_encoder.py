@@ -65,7 +65,7 @@ def test_patches_and_a_product_are_a_convolution(shape):
 )
 def test_sizes(spec, channels, size):
     senses = Senses(spec, False, channels, key=KEY)
-    assert senses(jnp.ones(spec.observation_shape, spec.observation_dtype)).shape == (size,) == (senses.size,)
+    assert encoder(jnp.ones(spec.observation_shape, spec.observation_dtype)).shape == (size,) == (senses.size,)
 
 
 @pytest.mark.parametrize("spec", [EnvSpec(2, (4,)), EnvSpec(2, (), 6)])
@@ -153,7 +153,7 @@ def test_every_agent_can_normalise_and_see_images(agent, unchecked):
         def step(self, action):
             return self.observation_space.sample(), 1.0, bool(self.np_random.random() < 0.2), False, {}
 
-    network = rp.Network(hidden=(8,), memory=4, window=3, normalise=True)
+    network = rp.Network(hidden=(8,), history_size=4, window=3, normalise=True)
     few: Any = {
         "batch_size": 8,
         "online_taus": 4,

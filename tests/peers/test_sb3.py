@@ -22,7 +22,7 @@ TABLE = rp.Network(head="table")
 AGENTS = {
     "IQN": rp.IQN(rp.CVaR(0.1), network=TABLE, training=TRAINING),
     "TQL": rp.TQL(rp.CVaR(0.1), network=TABLE, training=TRAINING),
-    "TQL, networks": rp.TQL(rp.Mean(), network=rp.Network(hidden=(16,), memory=8), training=TRAINING),
+    "TQL, networks": rp.TQL(rp.Mean(), network=rp.Network(hidden=(16,), history_size=8), training=TRAINING),
 }
 
 
@@ -62,7 +62,7 @@ def test_the_mean_and_a_single_environment():
 
 def test_a_vector_policy_drives_the_car(unchecked):
     training = rp.ActorCriticTraining(batch_size=8, learning_starts=50, buffer_size=500)
-    agent = rp.TQLContinuous(network=rp.Network(hidden=(16,), memory=4, window=3), training=training)
+    agent = rp.TQLContinuous(network=rp.Network(hidden=(16,), history_size=4, window=3), training=training)
     run = rp.train(agent, rp.RiskyMountainCar(0.0, max_episode_steps=40), steps=100)
     env = vec_env.DummyVecEnv([lambda: gymnasium.make("riskpath/RiskyMountainCar-v0", c=0.0, max_episode_steps=40)] * 4)
     returns, lengths = sb3.evaluate_policy(Predictor(run.policy()), env, 40, return_episode_rewards=True, warn=False)

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.envs.environment import FiniteEnvironment, finite
+from riskpath.envs.finite import FiniteEnvironment, finite
 from riskpath.risk.tabulated import Tabulated
 from riskpath.training import atomic_dir as folders
 from riskpath.training import checkpoint as saving
@@ -31,7 +31,7 @@ from riskpath.training import fused_loop as loop
 from riskpath.training.checkpoint import Checkpointer, decode, encode, load, save
 from riskpath.training.inputs import as_environment
 
-NETWORK = rp.Network(hidden=(4,), memory=4, window=3)
+NETWORK = rp.Network(hidden=(4,), history_size=4, window=3)
 SIZES: dict[str, Any] = {"learning_starts": 40, "batch_size": 4, "online_taus": 4, "target_taus": 4, "act_taus": 4}
 FAST = rp.Training(**SIZES, target_update_interval=10, buffer_size=70)
 ACTOR = rp.ActorCriticTraining(**SIZES, target_update_interval=5, buffer_size=70, train_freq=2)
@@ -48,7 +48,7 @@ def begin(name: str, steps: int, **options: Any) -> rp.Run:
     """Chunks of one target period each, for any number of steps below 200: one program serves all runs of an agent."""
     agents = [AGENTS[name](rp.CVaR(level)) for level in (0.25, 0.5)]
     worlds = [rp.RiskyMountainCar(c, 15) for c in (0.1, 0.5)] if agents[0].training is ACTOR else rp.RiskyGrid()
-    return rp.train(agents, worlds, steps=steps, seeds=2, envs=2, **options)
+    return rp.train(agents, worlds, steps=steps, seeds=2, num_envs=2, **options)
 
 
 def bits(lanes: Any) -> tuple[Any, list[tuple[str, bool, bytes]]]:
@@ -67,7 +67,7 @@ def runs(tmp_path_factory) -> Any:
         folder = tmp_path_factory.mktemp("runs") / name
         keeper = Checkpointer(folder, every_seconds=None, every_steps=60)
         watch = lambda run: {"sum": np.float32(run.lanes.earned.sum()), "at": (run.steps, math.inf)}  # noqa: E731
-        run = begin(name, 100, evaluate_every=20, watch=watch, progress=lambda run, _: keeper.maybe(run))
+        run = begin(name, 100, evaluate_every=20, evaluator=watch, progress=lambda run, _: keeper.maybe(run))
         return folder, run
 
     return trained
@@ -85,7 +85,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(name, runs, unchecked):
     run = load(folder)
     assert (run.steps, run.seeds, whole.steps) == (60, 2, 100)
     assert eqx.tree_equal(run.agents, whole.agents, typematch=True)
-    assert encode(run.worlds) == encode(whole.worlds)
+    assert encode(run.environments) == encode(whole.environments)
     assert run.curve == [point for point in whole.curve if point["step"] <= 60] != []
     assert type(run.curve[0]["sum"]) is np.float32
     assert bits(run.lanes) != bits(whole.lanes)
@@ -104,7 +104,7 @@ def test_what_was_loaded_works_as_a_run(runs, tmp_path, unchecked):
     assert header["risks"] == ["cvar:0.25", "cvar:0.5"]
     assert header["agents"][0]["training"]["lr"] == 1e-3
     assert len(header["environments"]) == 1
-    assert run.worlds[0] is run.worlds[1]
+    assert run.environments[0] is run.environments[1]
 
 
 def train_slowly(folder: str) -> None:

@@ -32,7 +32,7 @@ SMALL: dict[str, Any] = {
     "buffer_size": 400,
     "target_update_interval": 10,
 }
-NET = rp.Network(hidden=(8,), memory=8, window=6)
+NET = rp.Network(hidden=(8,), history_size=8, window=6)
 NUMBERED = {"network": NET, "training": rp.Training(**SMALL)}
 VECTORS = {"network": NET, "training": rp.ActorCriticTraining(**SMALL)}
 CAR = rp.RiskyMountainCar(0.5, 30)
@@ -85,7 +85,7 @@ class Compiled(host.Worlds):
 
     def __init__(self, env: rp.Environment, count: int):
         self.spec, self.count = env.spec, count
-        self._env, self._state = env.bare(), None
+        self._env, self._state = as_arrays(env), None
 
     def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
         obs, self._state, mask = reset_all(self._env, keys.reshape(-1))

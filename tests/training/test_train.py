@@ -53,7 +53,7 @@ def test_same_seed_same_bits_and_another_seed_others(name, unchecked):
 
 @pytest.mark.parametrize(("kind", "window"), [("lstm", 3), ("transformer", None)])
 def test_every_reader_of_histories_trains(kind, window, unchecked):
-    network = rp.Network(hidden=(8,), memory=8, history=kind, window=window)
+    network = rp.Network(hidden=(8,), history_size=8, history=kind, window=window)
     run = rp.train(rp.TQL(rp.CVaR(0.25), network=network, training=FAST), "RiskyGrid", steps=120)
     assert run.steps == 120
     assert np.isfinite(run.values()).all()
@@ -92,7 +92,7 @@ def test_the_update_ratio_is_kept(envs, train_freq, unchecked):
         act_taus=4,
         train_freq=train_freq,
     )
-    run = rp.train(rp.IQN(rp.CVaR(0.25), network=TINY, training=training), "RiskyGrid", steps=200, envs=envs)
+    run = rp.train(rp.IQN(rp.CVaR(0.25), network=TINY, training=training), "RiskyGrid", steps=200, num_envs=envs)
     assert int(run.lanes.critic.updates[0]) * train_freq == run.steps - 40
 
 
@@ -176,7 +176,7 @@ def test_interruption_returns_what_was_trained_so_far(unchecked):
         (lambda: rp.Network(history="rnn"), "history must be gru or lstm or transformer, got 'rnn'"),  # pyright: ignore[reportArgumentType]
         (lambda: rp.Network(hidden=()), "a network needs at least one hidden layer"),
         (
-            lambda: rp.train(tiny("IQN", train_freq=3), "RiskyGrid", steps=10, envs=2),
+            lambda: rp.train(tiny("IQN", train_freq=3), "RiskyGrid", steps=10, num_envs=2),
             "train_freq and envs must divide one another, got 3 and 2",
         ),
         (lambda: rp.train([tiny("IQN")] * 2, ["RiskyGrid"] * 3, steps=10), "got 2 agents and 3 environments"),
@@ -208,7 +208,7 @@ LEARN = rp.Training(
 
 
 def learned(name: str, problem: rp.ThreeState = BET) -> rp.Run:
-    agent = AGENTS[name](rp.CVaR(0.1), discount=1.0, network=rp.Network(hidden=(32,), memory=32), training=LEARN)
+    agent = AGENTS[name](rp.CVaR(0.1), discount=1.0, network=rp.Network(hidden=(32,), history_size=32), training=LEARN)
     return rp.train(agent, problem, steps=6000, seeds=2)
 
 

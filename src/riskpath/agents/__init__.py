@@ -1,1 +1,35 @@
-"""Agents that learn; each file reads top to bottom with the equations it implements."""
+"""Agents that learn, one file each. A new agent is a new file and a line here, which also exports and registers it."""
+
+from riskpath.agents.agent import ActorOutput, Agent, AgentState, HistoryAgent, MemorylessAgent
+from riskpath.agents.config import (
+    PAPER_CONTINUOUS_NETWORK,
+    PAPER_CONTINUOUS_TRAINING,
+    PAPER_NETWORK,
+    PAPER_TRAINING,
+    ActorCriticTraining,
+    Training,
+)
+from riskpath.agents.cvar_drl import CVaRDRL
+from riskpath.agents.iqn import IQN
+from riskpath.agents.iqtd3 import IQTD3
+from riskpath.agents.tql import TQL
+from riskpath.agents.tql_continuous import TQLContinuous
+
+__all__ = [
+    "IQN",
+    "IQTD3",
+    "PAPER_CONTINUOUS_NETWORK",
+    "PAPER_CONTINUOUS_TRAINING",
+    "PAPER_NETWORK",
+    "PAPER_TRAINING",
+    "TQL",
+    "ActorCriticTraining",
+    "ActorOutput",
+    "Agent",
+    "AgentState",
+    "CVaRDRL",
+    "HistoryAgent",
+    "MemorylessAgent",
+    "TQLContinuous",
+    "Training",
+]

@@ -1,134 +1,82 @@
-"""CVaR-DRL (Lim & Malik, 2022): acts on the shortfall below a threshold that moves with what was earned.
+"""CVaR-DRL (Lim & Malik, 2022): acts on the shortfall below a threshold that moves with the rewards received.
 
     W(s, b, a) = E[min(Z(s, a) − b, 0)],     a = argmax_a W(s, b, a)
     b₀ = VaR_η of the CVaR-greedy first action,     b_{t+1} = (b_t − r_t)/γ
     Z(s, a; τ) ← r + γ Z′(s′, a′; τ′),     a′ = argmax_a W(s′, b_{t+1}, a)
 
-As published: the critic is not told the threshold, so it learns a mixture over thresholds, and ties at the threshold
-give it many fixed points. The replay keeps b_t with each step.
+As published: the critic does not see the threshold, so it learns a mixture over thresholds, and ties at the threshold
+give it many fixed points. The replay buffer stores b_t with each transition.
 """
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float
 
-from riskpath.agents.agent import (
-    Agent,
-    CriticState,
-    Network,
-    Training,
-    descend,
-    draw_levels,
-    epsilon_greedy,
-    masked_argmax,
-    new_state,
-    renewed,
-    require_numbered,
-)
+from riskpath.agents.agent import ActorOutput, AgentState, MemorylessAgent
+from riskpath.agents.learning import draw_levels, epsilon_greedy, gradient_step, masked_argmax, new_state
 from riskpath.errors import RiskpathError
 from riskpath.nn.critics import MarkovCritic
 from riskpath.nn.losses import midpoints, quantile_huber
+from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import CVaR, RiskMeasure
-from riskpath.types import EnvSpec, Key, Percept, Step
+from riskpath.types import EnvSpec, Key, TimeStep, Transition
 
 
-class Threshold(eqx.Module):
-    """The memory of an episode, in the critic's units."""
+class CVaRDRL(MemorylessAgent):
+    """The threshold method for CVaR and discrete actions."""
 
-    value: Float[Array, ""]
-    """b_t."""
-    begun: Bool[Array, ""]
-    """Has b₀ been set?"""
-
-
-class CVaRDRL(Agent):
-    """The threshold method for CVaR."""
-
-    risk: RiskMeasure = CVaR(0.25)
-    """β; must be a CVaR."""
-    discount: float | Array = 0.99
-    """γ."""
-    network: Network = Network()
-    """Sizes."""
-    training: Training = Training()
-    """How to train."""
+    risk: RiskMeasure = eqx.field(
+        default=CVaR(0.25), converter=lambda risk: parse_risk(risk) if isinstance(risk, str) else risk
+    )
+    """β; must be a CVaR, for example "cvar:0.1"."""
 
     def __check_init__(self):
         if not isinstance(self.risk, CVaR):
             raise RiskpathError(f"CVaRDRL optimises CVaR only, got {self.risk}; use TQL for other measures")
 
-    def init(self, spec: EnvSpec, *, key: Key) -> CriticState:
-        """A fresh critic."""
-        return new_state(MarkovCritic(self.network, spec, self.training.online_taus, key=key))
-
-    def reset(self, state: CriticState, spec: EnvSpec) -> Threshold:
-        """The threshold is set by the first action."""
-        return Threshold(jnp.zeros(()), jnp.zeros((), bool))
-
-    def window(self, spec: EnvSpec) -> int:
-        """No history."""
-        require_numbered(spec, "CVaRDRL")
-        return 0
-
-    def note(self, memory: Threshold) -> Float[Array, ""]:
-        """b_t travels with the step."""
-        return memory.value
-
-    def _threshold(self, state: CriticState, memory: Threshold, percept: Percept) -> Float[Array, ""]:
-        """b_t: VaR of the CVaR-greedy action at first, (b − r)/γ afterwards."""
-        critic, t = state.params, self.training
-        first = masked_argmax(critic.risk(percept.obs, self.risk, t.act_taus), percept.mask)
-        level = jnp.reshape(jnp.asarray(self.risk.level, dtype=jnp.float32), (1,))  # pyright: ignore[reportAttributeAccessIssue]
-        initial = critic.quantiles(percept.obs, level)[0, first]
-        return jnp.where(memory.begun, (memory.value - t.reward_scale * percept.reward) / self.discount, initial)
-
-    def _shortfall(self, critic: MarkovCritic, obs: Array, threshold: Float[Array, ""]) -> Float[Array, " A"]:
-        """W(s, b, ·)."""
-        z = critic.quantiles(obs, midpoints(self.training.act_taus))
-        return jnp.mean(jnp.minimum(z - threshold, 0.0), axis=0)
-
-    def estimate(self, state: CriticState, memory: Threshold, percept: Percept) -> Float[Array, " A"]:
-        """b + W/η of the return to go: CVaR, where b is right."""
-        b = self._threshold(state, memory, percept)
-        level = jnp.asarray(self.risk.level, dtype=jnp.float32)  # pyright: ignore[reportAttributeAccessIssue]
-        return (b + self._shortfall(state.params, percept.obs, b) / level) / self.training.reward_scale
-
-    def quantiles(
-        self, state: CriticState, memory: Threshold, percept: Percept, taus: Float[Array, " N"]
-    ) -> Float[Array, "N A"]:
-        """Z(s, ·; τ), the return to go."""
-        return state.params.quantiles(percept.obs, taus) / self.training.reward_scale
+    def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
+        """Return a fresh critic; the memory is the threshold b_t, in the critic's units."""
+        return new_state(MarkovCritic(self.network, spec, self.training.online_taus, key=key), memory=jnp.zeros(()))
 
     def act(
-        self, state: CriticState, memory: Threshold, percept: Percept, *, key: Key, explore: Float[Array, ""]
-    ) -> tuple[Int[Array, ""], Threshold]:
-        """argmax_a W(s, b, a)."""
-        b = self._threshold(state, memory, percept)
-        values = self._shortfall(state.params, percept.obs, b)
-        action = epsilon_greedy(values, percept.mask, key=key, explore=explore)
-        return action, Threshold(b, jnp.ones((), bool))
+        self, state: AgentState, memory: Float[Array, ""], time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
+    ) -> ActorOutput:
+        """Return argmax_a W(s, b, a), or a random action."""
+        moved = (memory - self.training.reward_scale * time_step.reward) / self.discount
+        b = jnp.where(time_step.time > 0, moved, self._first_threshold(state.params, time_step))
+        values = self._shortfall(state.params, time_step.observation, b)
+        return ActorOutput(epsilon_greedy(values, time_step.action_mask, key=key, epsilon=epsilon), b, extras=b)
 
-    def took(self, memory: Threshold, action: Int[Array, ""]) -> Threshold:
-        """Actions are not remembered."""
-        return memory
-
-    def learn(self, state: CriticState, batch: Step, *, key: Key) -> tuple[CriticState, dict[str, Array]]:
-        """One update of Z."""
+    def learn(self, state: AgentState, batch: Transition, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
+        """Take one gradient step on Z."""
         t = self.training
-        taus, target_taus = draw_levels(self.network, t, key=key)
+        taus, target_taus = draw_levels(self, key=key)
 
-        def loss(critic: MarkovCritic, step: Step) -> Float[Array, ""]:
+        def loss(critic: MarkovCritic, step: Transition) -> Float[Array, ""]:
             reward = t.reward_scale * step.reward
-            threshold = (step.extra - reward) / self.discount
-            best = masked_argmax(self._shortfall(state.params, step.next_obs, threshold), step.next_mask)
-            future = state.target.quantiles(step.next_obs, target_taus)[:, best]
-            target = reward + jnp.where(step.terminated, 0.0, self.discount * future)
-            predicted = critic.quantiles(step.obs, taus)[:, step.action]
-            return quantile_huber(predicted, taus, jax.lax.stop_gradient(target), t.kappa * t.reward_scale)
+            b = (step.extras - reward) / self.discount
+            best = masked_argmax(self._shortfall(state.params, step.next_observation, b), step.next_action_mask)
+            future = state.target_params.quantiles(step.next_observation, target_taus)[:, best]
+            target = jax.lax.stop_gradient(reward + jnp.where(step.terminated, 0.0, self.discount * future))
+            predicted = critic.quantiles(step.observation, taus)[:, step.action]
+            return quantile_huber(predicted, taus, target, t.kappa * t.reward_scale)
 
-        return descend(state, loss, t, batch)
+        return gradient_step(state, loss, t, batch)
 
-    def sync(self, state: CriticState) -> CriticState:
-        """The target network is renewed."""
-        return renewed(state)
+    def quantiles(
+        self, state: AgentState, memory: Float[Array, ""], time_step: TimeStep, taus: Float[Array, " N"]
+    ) -> Float[Array, "N A"]:
+        """Return Z(s, ·; τ), the return to go."""
+        return state.params.quantiles(time_step.observation, taus) / self.training.reward_scale
+
+    def _first_threshold(self, critic: MarkovCritic, time_step: TimeStep) -> Float[Array, ""]:
+        """Return b₀, the VaR of the CVaR-greedy action."""
+        values = critic.risk(time_step.observation, self.risk, self.training.act_taus)
+        level = jnp.reshape(jnp.asarray(self.risk.distort(1.0), dtype=jnp.float32), (1,))  # h⁻¹(1) = η
+        return critic.quantiles(time_step.observation, level)[0, masked_argmax(values, time_step.action_mask)]
+
+    def _shortfall(self, critic: MarkovCritic, observation: Array, b: Float[Array, ""]) -> Float[Array, " A"]:
+        """Return W(s, b, ·)."""
+        z = critic.quantiles(observation, midpoints(self.training.act_taus))
+        return jnp.mean(jnp.minimum(z - b, 0.0), axis=0)

@@ -3,135 +3,102 @@
     Z_i(s, a; τ) ← r + γ Z′(s′, π′(s′) + noise; τ′),    Z′ the twin with the lower mean
     π ← argmax β[½(Z₁ + Z₂)(s, π(s))]
 
-The baseline of the paper for vector actions, and with `Mean()` its control.
+The paper's baseline for continuous actions, and with `Mean()` its control.
 """
+
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Float
 
 from riskpath.agents.actor_critic import (
-    Actor,
-    ActorCriticTraining,
-    Noise,
-    Twins,
-    explored,
-    improve,
+    actor_critic_step,
     lower_law,
-    make_twins,
     new_actor_critic,
     saturation_penalty,
-    silence,
-    smoothed,
+    smooth_action,
 )
-from riskpath.agents.agent import Agent, CriticState, Network
-from riskpath.errors import RiskpathError
+from riskpath.agents.agent import ActorOutput, AgentState, MemorylessAgent
+from riskpath.agents.config import ActorCriticTraining
+from riskpath.agents.exploration import Noise, explore, no_noise
+from riskpath.nn.critics import Actor, Twins, make_twins
 from riskpath.nn.losses import midpoints, quantile_huber, stratified
-from riskpath.nn.observation_encoder import Senses
-from riskpath.risk.measures import Mean, RiskMeasure
-from riskpath.types import EnvSpec, Key, Percept, Step
+from riskpath.nn.network import Network
+from riskpath.nn.observation_encoder import ObservationEncoder
+from riskpath.types import EnvSpec, Key, TimeStep, Transition
 
 
 class Critics(eqx.Module):
     """What the critics' loss trains."""
 
-    senses: Senses
+    encoder: ObservationEncoder
     twins: Twins
 
 
 class Networks(eqx.Module):
-    """Everything that is learned."""
+    """Everything that is trained."""
 
     critic: Critics
     actor: Actor
 
 
-class IQTD3(Agent):
-    """TD3 with quantile critics, risk-greedy at every step."""
+class IQTD3(MemorylessAgent):
+    """TD3 with quantile critics for continuous actions, risk-greedy at every step."""
 
-    risk: RiskMeasure = Mean()
-    """β, applied to the return to go."""
-    discount: float | Array = 0.99
-    """γ."""
     network: Network = Network(hidden=(128, 128))
-    """Sizes."""
-    training: ActorCriticTraining = ActorCriticTraining()
-    """How to train."""
+    """Sizes and kinds of the networks."""
+    training: ActorCriticTraining = ActorCriticTraining()  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Training hyperparameters."""
 
-    def init(self, spec: EnvSpec, *, key: Key) -> CriticState:
-        """Fresh networks."""
-        critic_key, actor_key = jax.random.split(key)
-        senses, hidden = self.network.senses(spec, key=critic_key), self.network.hidden
-        critics = Critics(senses, make_twins(senses.size + spec.action_size, hidden, key=critic_key))
-        return new_actor_critic(Networks(critics, Actor(senses.size, hidden, spec.action_size, key=actor_key)))
+    actions: ClassVar = "continuous"
 
-    def reset(self, state: CriticState, spec: EnvSpec) -> Noise:
-        """Only the exploration is remembered."""
-        return silence(spec.action_size)
-
-    def window(self, spec: EnvSpec) -> int:
-        """No history."""
-        if not spec.action_size:
-            raise RiskpathError("IQTD3 acts with vectors; this environment has numbered actions: use IQN or TQL")
-        return 0
-
-    def note(self, memory: Noise) -> Float[Array, ""]:
-        """Nothing to note."""
-        return jnp.zeros(())
+    def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
+        """Return fresh networks; the memory is the exploration noise."""
+        critic_key, actor_key, encoder_key = jax.random.split(key, 3)
+        encoder, hidden = self.network.encoder(spec, key=encoder_key), self.network.hidden
+        critics = Critics(encoder, make_twins(encoder.size + spec.action_size, hidden, key=critic_key))
+        actor = Actor(encoder.size, hidden, spec.action_size, key=actor_key)
+        return new_actor_critic(Networks(critics, actor), memory=no_noise(spec.action_size))
 
     def act(
-        self, state: CriticState, memory: Noise, percept: Percept, *, key: Key, explore: Float[Array, ""]
-    ) -> tuple[Float[Array, " C"], Noise]:
-        """π(s), with exploration."""
-        own = state.params.actor(state.params.critic.senses(percept.obs))
-        return explored(self.training, own, memory, key=key, explore=explore)
+        self, state: AgentState, memory: Noise, time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
+    ) -> ActorOutput:
+        """Return π(s) with exploration."""
+        own = state.params.actor(state.params.critic.encoder(time_step.observation))
+        return ActorOutput(*explore(self.training, own, memory, time_step, key=key, epsilon=epsilon))
 
-    def took(self, memory: Noise, action: Shaped[Array, "*act"]) -> Noise:
-        """Actions are not remembered."""
-        return memory
-
-    def quantiles(
-        self, state: CriticState, memory: Noise, percept: Percept, taus: Float[Array, " N"]
-    ) -> Float[Array, "N 1"]:
-        """The law of the return to go under the actor's own action, the mean of both critics."""
-        x = state.params.critic.senses(percept.obs)
-        action = state.params.actor(x)
-        both = [critic.quantiles(x, action, taus) for critic in state.params.critic.twins]
-        return (0.5 * (both[0] + both[1]) / self.training.reward_scale)[:, None]
-
-    def estimate(self, state: CriticState, memory: Noise, percept: Percept) -> Float[Array, " 1"]:
-        """β of it."""
-        return jnp.mean(self.quantiles(state, memory, percept, self._levels()), axis=0)
-
-    def _levels(self) -> Float[Array, " N"]:
-        return self.risk.distort(midpoints(self.training.act_taus))
-
-    def learn(self, state: CriticState, batch: Step, *, key: Key) -> tuple[CriticState, dict[str, Array]]:
-        """Two updates of the critics and one of the actor."""
+    def learn(self, state: AgentState, batch: Transition, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
+        """Update the critics, then the actor."""
         t = self.training
-        online_key, target_key, improve_key = jax.random.split(key, 3)
+        online_key, target_key, step_key = jax.random.split(key, 3)
         taus, target_taus = stratified(t.online_taus, key=online_key), stratified(t.target_taus, key=target_key)
 
-        def critic_loss(critic: Critics, state: CriticState, step: Step, key: Key) -> Float[Array, ""]:
-            x, following = critic.senses(step.obs), state.target.critic.senses(step.next_obs)
-            noise = jax.random.normal(key, step.action.shape)
-            action = smoothed(t, state.target.actor(following), noise)
-            future = lower_law(t, state.target.critic.twins, following, action, target_taus)
+        def critic_loss(critic: Critics, state: AgentState, step: Transition, key: Key) -> Float[Array, ""]:
+            targets = state.target_params
+            x, following = critic.encoder(step.observation), targets.critic.encoder(step.next_observation)
+            action = smooth_action(t, targets.actor(following), key=key)
+            future = lower_law(t, targets.critic.twins, following, action, target_taus)
             future = jnp.where(step.terminated, 0.0, self.discount * future)
             target = jax.lax.stop_gradient(t.reward_scale * step.reward + future)
             kappa = t.kappa * t.reward_scale
             fit = lambda z: quantile_huber(z.quantiles(x, step.action, taus), taus, target, kappa)  # noqa: E731
             return fit(critic.twins[0]) + fit(critic.twins[1])
 
-        def actor_loss(actor: Actor, state: CriticState, step: Step) -> Float[Array, ""]:
-            x = state.params.critic.senses(step.obs)
+        def actor_loss(actor: Actor, state: AgentState, step: Transition) -> Float[Array, ""]:
+            critic, levels = state.params.critic, self.risk.distort(midpoints(t.act_taus))
+            x = critic.encoder(step.observation)
             raw = actor.raw(x)
-            values = [z.mean(x, jnp.tanh(raw), self._levels()) for z in state.params.critic.twins]
+            values = [z.mean(x, jnp.tanh(raw), levels) for z in critic.twins]
             return saturation_penalty(t, raw) - 0.5 * (values[0] + values[1])
 
-        return improve(t, state, critic_loss, actor_loss, batch, key=improve_key)
+        return actor_critic_step(t, state, critic_loss, actor_loss, batch, key=step_key)
 
-    def sync(self, state: CriticState) -> CriticState:
-        """Targets follow at every update already."""
-        return state
+    def quantiles(
+        self, state: AgentState, memory: Noise, time_step: TimeStep, taus: Float[Array, " N"]
+    ) -> Float[Array, "N 1"]:
+        """Return the law of the return to go under the actor's own action, the mean of both critics."""
+        x = state.params.critic.encoder(time_step.observation)
+        both = [critic.quantiles(x, state.params.actor(x), taus) for critic in state.params.critic.twins]
+        return (0.5 * (both[0] + both[1]) / self.training.reward_scale)[:, None]

@@ -13,7 +13,7 @@ from riskpath.cli.run_commands import evaluate, resume, train_command
 from riskpath.cli.tables import solution_table, solve_all
 from riskpath.envs import BY_NAME as ENVIRONMENTS
 from riskpath.envs import make
-from riskpath.envs.gymnasium_vector import is_foreign
+from riskpath.envs.gymnasium_vector import is_gymnasium
 from riskpath.errors import RiskpathError
 from riskpath.mdp.solution import Solution
 from riskpath.risk.compose import BY_NAME as MEASURES
@@ -41,7 +41,7 @@ def solve(
     """
     measure = parse_risk(risk)
     finite = [name for name, kind in ENVIRONMENTS.items() if hasattr(kind, "mdp")]
-    if problem not in finite and (problem in ENVIRONMENTS or is_foreign(problem)):
+    if problem not in finite and (problem in ENVIRONMENTS or is_gymnasium(problem)):
         raise RiskpathError(
             f"{problem} is no table of outcomes; {' and '.join(finite)} are, and rp.solve takes your own"
         )

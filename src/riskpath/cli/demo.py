@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from riskpath.agents.agent import Agent, Network, Training
+from riskpath.agents.agent import Agent
+from riskpath.agents.config import Training
 from riskpath.agents.cvar_drl import CVaRDRL
 from riskpath.agents.iqn import IQN
 from riskpath.agents.tql import TQL
@@ -19,6 +20,7 @@ from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.experiments.grid import counted
 from riskpath.experiments.grid_figures import curves_panel, returns_panel
 from riskpath.mdp.solve import solve
+from riskpath.nn.network import Network
 from riskpath.plot import panels, save
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import CVaR
@@ -36,11 +38,11 @@ PROBLEMS = (
 GRID, RISK, SEEDS = RiskyGrid(), CVaR(0.1), 4
 # Small and hasty, so that it all takes two minutes; `riskpath reproduce grid` is the careful version.
 STEPS, EVERY = 6_500, 600
-NETWORK = Network(hidden=(64,), memory=16)
+NETWORK = Network(hidden=(64,), history_size=16)
 TRAINING = Training(
     learning_rate=5e-3,
-    learning_rate_end=3e-4,
-    learning_rate_steps=6_000.0,
+    learning_rate_decay=0.06,
+    decay_steps=6_000.0,
     act_taus=32,
     buffer_size=20_000,
     learning_starts=500,

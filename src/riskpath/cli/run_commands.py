@@ -15,7 +15,7 @@ import riskpath
 from riskpath.cli.options import AGENTS, assignments, plain
 from riskpath.cli.tables import lane_records, lanes_table, table_of
 from riskpath.envs import make
-from riskpath.envs.gymnasium_vector import is_foreign
+from riskpath.envs.gymnasium_vector import is_gymnasium
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.evaluation import Evaluation
 from riskpath.records import header, write_json
@@ -66,7 +66,7 @@ def train_command(kind: Any) -> Any:
                 under "fields". What is said here counts more.
         """
         del config  # read before all others, by `options.with_config`
-        require_counts(steps=steps, seeds=seeds, envs=envs)
+        require_counts(steps=steps, seeds=seeds, num_envs=envs)
         world = _world(env, assignments(set))
         (found, *_), _ = prepare.as_environments(world, 1)
         prepare.require_fit(fields, found.spec, envs)  # before anything is written
@@ -78,7 +78,7 @@ def train_command(kind: Any) -> Any:
         # Without an exact law a point of the curve costs episodes: a few will do.
         watch = None if hasattr(world, "mdp") else _episodes
         every = max(1, steps // 10)
-        run = riskpath.train(fields, world, **sizes, evaluate_every=every, watch=watch, progress=True, **keep)
+        run = riskpath.train(fields, world, **sizes, evaluate_every=every, evaluator=watch, progress=True, **keep)
         _report(run, world, f"{agent} on {env}", time.monotonic() - began, out)
 
     return train
@@ -181,11 +181,11 @@ def resume(
     if steps is None and found.finished:
         raise RiskpathError(f"{run} is finished, at {found.steps:,} steps; give --steps to go on")
     every = found.plan.evaluate_every if found.plan else None
-    watch = None if every is None or hasattr(found.worlds[0], "mdp") else _episodes
+    watch = None if every is None or hasattr(found.environments[0], "mdp") else _episodes
     logs = [] if place == run else [riskpath.JSONLines(run / "log.jsonl")]
     more = {} if steps is None else {"steps": steps, "evaluate_every": every}
-    riskpath.train(found, **more, watch=watch, progress=True, checkpoint=place, callbacks=logs)
-    out, problem, what = None, found.worlds[0], type(found.agents[0]).__name__
+    riskpath.train(found, **more, evaluator=watch, progress=True, checkpoint=place, callbacks=logs)
+    out, problem, what = None, found.environments[0], type(found.agents[0]).__name__
     if place != run and (config := _config(run)):
         out, problem, what = run, _world(config["env"], assignments(config["set"])), f"{what} on {config['env']}"
     _report(found, problem, what, time.monotonic() - before, out)
@@ -193,7 +193,7 @@ def resume(
 
 def _episodes(run: Any) -> dict[str, Any]:
     """A point of the learning curve where there is no exact law; the host's episodes are slow."""
-    return {"values": run.evaluate(20 if run.outside else 100).values().tolist()}
+    return {"values": run.evaluate(20 if run.sources else 100).values().tolist()}
 
 
 def _saved(folder: Path) -> tuple[riskpath.Run, Path]:
@@ -216,13 +216,13 @@ def _config(folder: Path) -> dict[str, Any] | None:
 def _remembered(folder: Path) -> Any:
     """The Gymnasium environment that `train --set` changed, which a run alone does not know."""
     config = _config(folder)
-    if config is None or not config["set"] or not is_foreign(config["env"]):
+    if config is None or not config["set"] or not is_gymnasium(config["env"]):
         return None
     return _world(config["env"], assignments(config["set"]))
 
 
 def _world(env: str, fields: dict[str, Any]) -> Any:
     """One of ours, or a Gymnasium id with keyword arguments."""
-    if not is_foreign(env):
+    if not is_gymnasium(env):
         return make(env, **fields)
     return functools.partial(gymnasium.make, env, **fields) if fields else env

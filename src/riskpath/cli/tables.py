@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.table import Table
 
-from riskpath.envs.environment import FiniteEnvironment
+from riskpath.envs.finite import FiniteEnvironment
 from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
@@ -78,10 +78,10 @@ def table_of(title: str, rows: list[dict[str, Any]]) -> Table:
 def lane_records(run: Run, problem: Any, setting: int = 0) -> list[dict[str, Any]]:
     """What each seed of one setting does, what that is worth, and what it believes it to be worth."""
     discount = float(run.agents[setting].discount)
-    if isinstance(run.worlds[setting], FiniteEnvironment):
+    if isinstance(run.environments[setting], FiniteEnvironment):
         values, discounted = run.values()[setting], run.values(discount)[setting]
     else:
-        sample = run.evaluate(100 if run.outside else 1_000)
+        sample = run.evaluate(100 if run.sources else 1_000)
         values, discounted = sample.values()[setting], sample.values(discounted=True)[setting]
     return [
         {
@@ -97,7 +97,7 @@ def lane_records(run: Run, problem: Any, setting: int = 0) -> list[dict[str, Any
 
 def _does(run: Run, seed: int, setting: int, problem: Any) -> str:
     """A policy on a finite problem in a few words."""
-    policy, world = run.policy(seed, setting), run.worlds[setting]
+    policy, world = run.policy(seed, setting), run.environments[setting]
     if isinstance(problem, RiskyGrid):
         return problem.path(policy)
     return "\n".join(describe_policy(world.mdp(), policy)) if isinstance(world, FiniteEnvironment) else ""

@@ -3,10 +3,14 @@
 import importlib.util
 from typing import Any
 
+from riskpath.envs.environment import Environment
+from riskpath.envs.gymnax_env import from_gymnax
 from riskpath.envs.mountain_car import RiskyMountainCar
 from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.envs.three_state import ThreeState
 from riskpath.errors import RiskpathError, did_you_mean
+
+__all__ = ["Environment", "RiskyGrid", "RiskyMountainCar", "ThreeState", "from_gymnax", "make"]
 
 BY_NAME = {"ThreeState": ThreeState, "RiskyGrid": RiskyGrid, "RiskyMountainCar": RiskyMountainCar}
 

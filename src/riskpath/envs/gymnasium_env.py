@@ -15,6 +15,7 @@ from gymnasium import spaces
 
 from riskpath.envs import make
 from riskpath.envs.environment import Environment
+from riskpath.envs.finite import as_arrays
 from riskpath.envs.rendering import Walk, has_picture, picture
 from riskpath.errors import RiskpathError
 from riskpath.types import EnvSpec, Key
@@ -40,7 +41,9 @@ class GymnasiumEnv(gymnasium.Env):
         self.render_mode = render_mode
         self.observation_space, self.action_space = _observation_space(self.sizes), _action_space(self.sizes)
         self._host = jax.devices("cpu")[0]  # one step at a time is faster there than on a GPU
-        self._world = jax.tree.map(lambda x: jax.device_put(x, self._host) if eqx.is_array(x) else x, self.env.bare())
+        self._world = jax.tree.map(
+            lambda x: jax.device_put(x, self._host) if eqx.is_array(x) else x, as_arrays(self.env)
+        )
         self._walk: Walk | None = None
         self._over = True
 

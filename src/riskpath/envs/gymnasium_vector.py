@@ -3,7 +3,6 @@
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,19 +14,14 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 from riskpath.envs.environment import Environment
 from riskpath.envs.spaces import Translation
+from riskpath.envs.vector import HostEnvironment, VectorEnvironment, VectorStep
 from riskpath.errors import RiskpathError, in_one_line, one_line
-from riskpath.training import host_loop as host
-from riskpath.training.fused_loop import Lanes
-from riskpath.training.host_loop import Outside, Seen, Worlds
-from riskpath.types import EnvSpec, Key
+from riskpath.types import EnvSpec
 
 Factory = Callable[[], gymnasium.Env]
 
-EVALUATED_SIDE_BY_SIDE = 8
-"""Environments of one lane when it is evaluated."""
 
-
-def is_foreign(env: Any) -> bool:
+def is_gymnasium(env: Any) -> bool:
     """Is it something that only Gymnasium knows how to step?"""
     if isinstance(env, str):  # our own names have neither version nor module
         return "-v" in env or "/" in env or ":" in env or env in gymnasium.registry
@@ -37,7 +31,7 @@ def is_foreign(env: Any) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Foreign:
+class GymnasiumSource:
     """A Gymnasium environment, ready to be made as often as needed."""
 
     translation: Translation
@@ -48,27 +42,27 @@ class Foreign:
     """The actions that are available there."""
     factory: Factory | None = None
     """Makes one."""
-    row: VectorEnv | None = None
+    vector: VectorEnv | None = None
     """Or the user's own vector environment, which is all there is."""
     name: str | None = None
     """The id it was asked for by, if it was."""
-    alone: bool = False
+    single_use: bool = False
     """Can no more of it be made than what the user handed over?"""
 
     @property
-    def world(self) -> Environment:
+    def environment(self) -> Environment:
         """What a program knows of it."""
-        return Outside(self.translation.spec, self.translation)
+        return HostEnvironment(self.translation.spec, self.translation)
 
 
-def foreign(env: Any) -> Foreign:
+def gymnasium_source(env: Any) -> GymnasiumSource:
     """What can be made of it, refused in one line before any work if that is nothing."""
     if isinstance(env, VectorEnv):
         translation = Translation(env.single_observation_space, env.single_action_space, _limit(env))
         obs, info = _reset(env, 0)
         mask = info["action_mask"][0] if "action_mask" in info else None
         first = _checked(translation.read_all(obs)[0], translation.spec)
-        return Foreign(translation, first, _mask(mask, translation.spec), row=env, alone=True)
+        return GymnasiumSource(translation, first, _mask(mask, translation.spec), vector=env, single_use=True)
     factory, own = _factory(env), isinstance(env, gymnasium.Env)
     with in_one_line("cannot make the environment"):
         sample = env if own else factory()
@@ -85,7 +79,7 @@ def foreign(env: Any) -> Foreign:
     if not own:
         sample.close()
     name = env if isinstance(env, str) else None
-    return Foreign(translation, first, mask, factory, name=name, alone=own and sample.spec is None)
+    return GymnasiumSource(translation, first, mask, factory, name=name, single_use=own and sample.spec is None)
 
 
 def _factory(env: Any) -> Factory:
@@ -118,38 +112,38 @@ class _Lent(gymnasium.Wrapper):
         """Not ours to close."""
 
 
-class GymnasiumWorlds(Worlds):
+class GymnasiumVector(VectorEnvironment):
     """A vector environment with SAME_STEP autoreset."""
 
-    def __init__(self, found: Sequence[Foreign], each: int, workers: bool = False, limit: int | None = None):
-        """`each` environments for every one of `found`, in worker processes if asked, cut off after `limit` steps."""
-        self.translation = found[0].translation
-        self.spec, self.count = self.translation.spec, len(found) * each
+    def __init__(self, sources: Sequence[GymnasiumSource], each: int, workers: bool = False, limit: int | None = None):
+        """`each` environments for every one of `sources`, in worker processes if asked, cut off after `limit` steps."""
+        self.translation = sources[0].translation
+        self.spec, self.num_envs = self.translation.spec, len(sources) * each
         shape = self.translation.observation_space.shape
         seen = "an observation" if shape is None else f"an observation of shape {shape}"
         self._promise = f"; step returns {seen}, reward, terminated, truncated and a dictionary"
-        if found[0].row is not None:
-            self._row, self._own = found[0].row, False
-            _check_row(self._row, self.count)
+        if sources[0].vector is not None:
+            self._vector, self._own = sources[0].vector, False
+            _check_vector(self._vector, self.num_envs)
             return
-        factories = [_limited(one.factory, limit) for one in found for _ in range(each)]
+        factories = [_limited(one.factory, limit) for one in sources for _ in range(each)]
         # Spawned, not forked: JAX has threads, which a fork would not bring along.
         kind = functools.partial(AsyncVectorEnv, context="spawn") if workers else SyncVectorEnv
-        with in_one_line(f"cannot make {self.count} environments"):
-            self._row, self._own = kind(factories, autoreset_mode=AutoresetMode.SAME_STEP), True
+        with in_one_line(f"cannot make {self.num_envs} environments"):
+            self._vector, self._own = kind(factories, autoreset_mode=AutoresetMode.SAME_STEP), True
 
     def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
         """Seeds are drawn from the keys; later episodes follow from them."""
         seeds = np.asarray(jax.vmap(lambda key: jax.random.randint(key, (), 0, 2**31 - 1))(keys))
-        obs, info = _reset(self._row, seeds.tolist())
-        return self._read(obs), self._masks(info, np.ones(self.count, bool))
+        obs, info = _reset(self._vector, seeds.tolist())
+        return self._read(obs), self._masks(info, np.ones(self.num_envs, bool))
 
-    def step(self, action: np.ndarray, env_keys: Any, reset_keys: Any) -> Seen:
+    def step(self, action: np.ndarray, env_keys: Any, reset_keys: Any) -> VectorStep:
         """Gymnasium's own randomness; the keys are not needed."""
         with in_one_line("the environment failed in step", self._promise):
-            obs, reward, terminated, truncated, info = self._row.step(self.translation.write(action))
+            obs, reward, terminated, truncated, info = self._vector.step(self.translation.write(action))
             seen, reward = self._read(obs), np.asarray(reward, np.float32)
-            mask = self._masks(info, np.ones(self.count, bool))
+            mask = self._masks(info, np.ones(self.num_envs, bool))
             final, final_mask, done = seen, mask, terminated | truncated
             if done.any():
                 final, final_mask = seen.copy(), mask.copy()
@@ -157,14 +151,16 @@ class GymnasiumWorlds(Worlds):
                 for i in np.flatnonzero(done):
                     final[i] = _checked(self.translation.read(info["final_obs"][i]), self.spec)
                 final_mask[done] = self._masks(ended, done)[done]
-        return Seen(final, final_mask, reward, np.asarray(terminated), np.asarray(truncated & ~terminated), seen, mask)
+        return VectorStep(
+            final, final_mask, reward, np.asarray(terminated), np.asarray(truncated & ~terminated), seen, mask
+        )
 
     def _read(self, obs: Any) -> np.ndarray:
         return _checked(self.translation.read_all(obs), self.spec)
 
     def _masks(self, info: dict[str, Any], wanted: np.ndarray) -> np.ndarray:
         """`info["action_mask"]` where the environment gives one."""
-        masks = np.ones((self.count, self.spec.num_actions), bool)
+        masks = np.ones((self.num_envs, self.spec.num_actions), bool)
         if "action_mask" in info:
             for i in np.flatnonzero(wanted & np.asarray(info.get("_action_mask", wanted), bool)):
                 masks[i] = _mask(info["action_mask"][i], self.spec)
@@ -173,25 +169,12 @@ class GymnasiumWorlds(Worlds):
     def close(self) -> None:
         """Worker processes end; what the user handed over stays open."""
         if self._own:
-            self._row.close()
+            self._vector.close()
 
 
-def play(
-    lanes: Lanes, found: Sequence[Foreign], spec: EnvSpec, episodes: int, limit: int, *, key: Key
-) -> tuple[np.ndarray, ...]:
-    """`host.rollouts` in environments made for the purpose: so many episodes of every lane."""
-    require_copies(found)
-    own = found[0].translation.max_episode_steps
-    cut = limit if own is None or limit < own else None
-    width = min(episodes, EVALUATED_SIDE_BY_SIDE)
-    with closing(GymnasiumWorlds(found, len(lanes.time) // len(found) * width, limit=cut)) as row:
-        told = host.rollouts(lanes, row, spec, -(-episodes // width), cut, key=key)
-    return tuple(x[:, :episodes] for x in told)
-
-
-def require_copies(found: Sequence[Foreign]) -> None:
+def require_copies(sources: Sequence[GymnasiumSource]) -> None:
     """Refuses to evaluate in the only environments there are: those are in the middle of their training."""
-    if any(one.alone for one in found):
+    if any(one.single_use for one in sources):
         raise RiskpathError(
             "evaluation needs environments of its own: give env=…, an id or a function that makes one environment"
         )
@@ -216,12 +199,12 @@ def _limit(env: gymnasium.Env | VectorEnv) -> int | None:
     return min(limits, default=None)
 
 
-def _check_row(row: VectorEnv, count: int) -> None:
-    if row.num_envs != count:
+def _check_vector(vector: VectorEnv, count: int) -> None:
+    if vector.num_envs != count:
         raise RiskpathError(
-            f"the vector environment has {row.num_envs} environments; settings × seeds × envs are {count}"
+            f"the vector environment has {vector.num_envs} environments; settings × seeds × envs are {count}"
         )
-    if row.metadata.get("autoreset_mode") != AutoresetMode.SAME_STEP:
+    if vector.metadata.get("autoreset_mode") != AutoresetMode.SAME_STEP:
         raise RiskpathError("make the vector environment with autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP")
 
 

@@ -35,10 +35,6 @@ class GymnaxEnvironment(Environment):
         """What its spaces say."""
         return self.sizes
 
-    def bare(self) -> "GymnaxEnvironment":
-        """Itself: there is nothing that only the host needs."""
-        return self
-
     def reset(self, key: Key) -> tuple[Shaped[Array, "*obs"], Any]:
         """The first observation and state."""
         obs, state = self.env.reset_env(key, self.params)

@@ -65,10 +65,6 @@ class RiskyMountainCar(Environment):
             observation_bounds=bounds,
         )
 
-    def bare(self) -> "RiskyMountainCar":
-        """The same with arrays for numbers, so that each lane may have its own."""
-        return jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), self)
-
     def reset(self, key: Key) -> tuple[Float[Array, "2"], Car]:
         """At rest, somewhere in the valley."""
         car = Car(jax.random.uniform(key, (), jnp.float32, *START), jnp.zeros(()), jnp.zeros((), jnp.int32))

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from riskpath.envs import mountain_car
-from riskpath.envs.environment import FiniteProblem, state_numbers
+from riskpath.envs.finite import FiniteProblem, state_numbers
 from riskpath.envs.mountain_car import RiskyMountainCar
 from riskpath.envs.risky_grid import Cell, RiskyGrid
 from riskpath.envs.three_state import ThreeState

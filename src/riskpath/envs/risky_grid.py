@@ -14,14 +14,16 @@ A cell is never visited twice, so "only on the first visit" holds by itself.
 
 from typing import NamedTuple
 
-from riskpath.envs.environment import FiniteProblem
+from riskpath.envs.finite import FiniteProblem
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import PolicyLike, as_policy
 from riskpath.mdp.policy_evaluation import visits
+from riskpath.registry import register
 from riskpath.validation import require_counts
 
 
+@register
 class Cell(NamedTuple):
     """A state of the grid."""
 

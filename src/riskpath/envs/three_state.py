@@ -1,6 +1,6 @@
 """The smallest problem on which per-step risk fails: two steps, each either a risky bet or a sure small loss."""
 
-from riskpath.envs.environment import FiniteProblem
+from riskpath.envs.finite import FiniteProblem
 from riskpath.mdp.model import FiniteMDP
 
 

@@ -2,21 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
 
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.bootstrap import Bootstrap, Interval, Resampled, quantile_weights, risk_weights
 from riskpath.mdp.solution import Solution
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import Mean, RiskMeasure
-from riskpath.training.fused_loop import Lanes, begin
-from riskpath.types import EnvSpec, Key, Percept, power
 
 
 @dataclass(frozen=True)
@@ -160,46 +154,3 @@ def compare(
     bootstrap = Bootstrap(confidence, resamples, seed)
     both = (one._resampled(measure, discounted, bootstrap) for one in (first, second))
     return [bootstrap.intervals(ours.minus(theirs))[0] for ours, theirs in zip(*both, strict=True)]
-
-
-@eqx.filter_jit
-def rollouts(
-    lanes: Lanes, spec: EnvSpec, episodes: int, limit: int, *, key: Key
-) -> tuple[Float[Array, "L N"], Float[Array, "L N"], Bool[Array, "L N"]]:
-    """Greedy episodes: returns, discounted returns, and which of them ended within `limit` steps."""
-
-    def one(agent: Any, env: Any, critic: Any, key: Key):
-        def episode(key: Key):
-            start_key, key = jax.random.split(key)
-
-            def step(carry: Any) -> Any:
-                time, _, env_state, percept, memory, total, discounted, key = carry
-                key, act_key, env_key = jax.random.split(key, 3)
-                action, memory = agent.act(critic, memory, percept, key=act_key, explore=jnp.zeros(()))
-                obs, env_state, reward, terminated, truncated = env.step(env_key, env_state, action)
-                total, discounted = total + reward, discounted + power(agent.discount, time) * reward
-                percept = Percept(obs, reward, env.action_mask(env_state))
-                return time + 1, terminated | truncated, env_state, percept, memory, total, discounted, key
-
-            start = begin(agent, env, critic, spec, start_key)
-            carry = (jnp.zeros((), jnp.int32), jnp.zeros((), bool), *start, jnp.zeros(()), jnp.zeros(()), key)
-            # Ended episodes wait, unchanged, for the longest one.
-            going = lambda carry: ~carry[1] & (carry[0] < limit)  # noqa: E731
-            end = jax.lax.while_loop(going, step, carry)
-            return end[5], end[6], end[1]
-
-        return jax.vmap(episode)(jax.random.split(key, episodes))
-
-    keys = jax.random.split(key, lanes.time.shape[0])
-    return eqx.filter_vmap(one)(lanes.agent, lanes.env, lanes.critic, keys)
-
-
-@eqx.filter_jit
-def outlook(lanes: Lanes, spec: EnvSpec) -> Float[Array, " L"]:
-    """What every lane believes an episode to be worth at its start, in its own measure."""
-
-    def one(agent: Any, env: Any, critic: Any, key: Key) -> Float[Array, ""]:
-        _, percept, memory = begin(agent, env, critic, spec, key)
-        return agent.worth(critic, memory, percept)
-
-    return eqx.filter_vmap(one)(lanes.agent, lanes.env, lanes.critic, lanes.keys)

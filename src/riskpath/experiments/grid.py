@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from riskpath.agents.agent import Agent, Network, Training
+from riskpath.agents.agent import Agent
+from riskpath.agents.config import Training
 from riskpath.agents.cvar_drl import CVaRDRL
 from riskpath.agents.iqn import IQN
 from riskpath.agents.tql import TQL
 from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.mdp.solve import solve
+from riskpath.nn.network import Network
 from riskpath.records import earlier, header, write_json
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import CVaR
@@ -29,11 +31,11 @@ GRID, PROBE = RiskyGrid(), RiskyGrid(p_yellow=0.8, blue=38.0)
 EARLY = 20_000
 FORMS = ("joint", "trajectory", "convolved")
 OTHER_MEASURES = (("wang:-0.75", "wang:0.75"), ("pow:-2",), ("cpw:0.71",))
-WIDE = Network(memory=64)
-FINE = Network(hidden=(256,), memory=64)
+WIDE = Network(history_size=64)
+FINE = Network(hidden=(256,), history_size=64)
 FINE_TRAINING = Training(
-    learning_rate_end=1e-5,
-    learning_rate_steps=80_000.0,
+    learning_rate_decay=0.01,
+    decay_steps=80_000.0,
     batch_size=128,
     online_taus=128,
     target_taus=128,
@@ -46,7 +48,8 @@ FINE_TRAINING = Training(
 TABLE = Network(head="table")
 TABLE_TRAINING = Training(
     learning_rate=1e-2,
-    learning_rate_steps=40_000.0,
+    learning_rate_decay=0.01,
+    decay_steps=40_000.0,
     batch_size=64,
     online_taus=50,
     target_taus=50,
@@ -103,12 +106,14 @@ def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, only: str = "",
             continue
         clock = time.monotonic()
         agents, grids = [agent for agent, _ in settings], [grid for _, grid in settings]
-        watch = lambda run: {"paths": _paths(run), "values": run.values().tolist()}  # noqa: E731
+        evaluator = lambda run: {"paths": _paths(run), "values": run.values().tolist()}  # noqa: E731
         # Most is decided early, so the first part is looked at more closely.
         early = min(EARLY, steps // 2)
-        run = train(agents, grids, steps=early, seeds=seeds, evaluate_every=early // 20, progress=True, watch=watch)
+        run = train(
+            agents, grids, steps=early, seeds=seeds, evaluate_every=early // 20, progress=True, evaluator=evaluator
+        )
         rest = steps - run.steps
-        run = train(run, steps=rest, evaluate_every=rest // 20, progress=True, watch=watch)
+        run = train(run, steps=rest, evaluate_every=rest // 20, progress=True, evaluator=evaluator)
         for setting, (agent, grid) in enumerate(settings):
             records += [_record(name, run, setting, seed, agent, grid) for seed in range(seeds)]
         spent += time.monotonic() - clock

@@ -16,11 +16,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from riskpath.agents.actor_critic import ActorCriticTraining
-from riskpath.agents.agent import Agent, Network
+from riskpath.agents.agent import Agent
+from riskpath.agents.config import ActorCriticTraining
 from riskpath.agents.iqtd3 import IQTD3
 from riskpath.agents.tql_continuous import TQLContinuous
 from riskpath.envs.mountain_car import RiskyMountainCar
+from riskpath.nn.network import Network
 from riskpath.records import earlier, header, write_json
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import Mean, RiskMeasure
@@ -39,7 +40,7 @@ Cell = tuple[float, str]
 def agent_for(name: str, measure: RiskMeasure, steps: int, quick: bool = False) -> Agent:
     """The agent of one lane; half as wide if it is to be quick, with small batches and few levels."""
     sizes: dict[str, Any] = {"batch_size": 64, "online_taus": 16, "target_taus": 16, "act_taus": 16} if quick else {}
-    training = ActorCriticTraining(learning_rate_steps=float(steps // ENVS), **sizes)
+    training = ActorCriticTraining(decay_starts=steps / ENVS / 2, decay_steps=steps / ENVS / 2, **sizes)
     network = Network(hidden=(64, 64) if quick else (128, 128), window=10)
     risk = Tabulated(measure)
     if name in ("IQTD3", "mean control"):
@@ -89,16 +90,16 @@ def reproduce(
             agents = [agent_for(name, parse_risk(measure), steps, quick) for _, measure in group]
             worlds = [RiskyMountainCar(c, TRAINING_LIMIT) for c, _ in group]
             judged = [[m for c2, m in cells if c2 == c] if trained == "mean" else [trained] for c, trained in group]
-            watch = lambda run, g=group, j=judged: {"judged": _judge(run, g, j, 100)[1]}  # noqa: E731
+            evaluator = lambda run, g=group, j=judged: {"judged": _judge(run, g, j, 100)[1]}  # noqa: E731
             run = train(
                 agents,
                 worlds,
                 steps=steps,
                 seeds=seeds,
                 seed=SEED,
-                envs=ENVS,
+                num_envs=ENVS,
                 evaluate_every=steps // 16,
-                watch=watch,
+                evaluator=evaluator,
                 progress=True,
             )
             records += _records(name, run, group, judged)
@@ -126,7 +127,12 @@ def _groups(name: str, cells: list[Cell], steps: int, seeds: int) -> list[list[C
     row = (
         16
         * 4
-        * (1 + (11 if isinstance(agent, TQLContinuous) else 0) * agent.training.samples / agent.training.buffer_size)
+        * (
+            1
+            + (11 if isinstance(agent, TQLContinuous) else 0)
+            * agent.training.samples_per_learn
+            / agent.training.buffer_size
+        )
     )
     lane = agent.training.buffer_size * row + 64e6  # activations of one update, generously
     stats = jax.devices()[0].memory_stats() or {}

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from riskpath.agents.agent import Network, Training
+from riskpath.agents.config import Training
 from riskpath.agents.iqn import IQN
 from riskpath.agents.tql import TQL
 from riskpath.envs.three_state import ThreeState
 from riskpath.mdp import operators
+from riskpath.nn.network import Network
 from riskpath.plot import COLOURS, EXACT, panels, quantile_steps, save
 from riskpath.records import header, write_json
 from riskpath.risk.law import Law
@@ -26,8 +27,8 @@ PROBLEM, RISK, LEVELS, ENVS = ThreeState(), CVaR(0.1), 100, 16
 NETWORK = Network(head="table")
 TRAINING = Training(
     learning_rate=1e-2,
-    learning_rate_end=1e-4,
-    learning_rate_steps=15_000.0,
+    learning_rate_decay=0.01,
+    decay_steps=15_000.0,
     online_taus=LEVELS,
     target_taus=LEVELS,
     act_taus=1_000,
@@ -62,7 +63,7 @@ def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, show: Any = pri
         ("IQN", IQN(RISK, discount=1.0, network=NETWORK, training=TRAINING)),
         ("TQL", TQL(RISK, discount=1.0, network=NETWORK, training=TRAINING)),
     ):
-        run = train(agent, PROBLEM, steps=updates * ENVS, seeds=seeds, envs=ENVS, progress=True)
+        run = train(agent, PROBLEM, steps=updates * ENVS, seeds=seeds, num_envs=ENVS, progress=True)
         records += [_panel(run, *panel) for panel in PANELS if panel[0] == name]
         for seed, value in enumerate(run.values()[0]):
             policies.append({"agent": name, "seed": seed, "actions": _actions(run, seed), "value": float(value)})
@@ -115,7 +116,7 @@ def _panel(run: Run, agent: str, letter: str, seen: tuple[str, ...], action: str
         policy, memory = run.policy(seed), None
         for state, taken in zip(seen[:-1:2], seen[1::2], strict=True):
             _, memory = policy(state, memory)
-            memory = policy.took(memory, taken)
+            memory = policy.override_action(memory, taken)
         quantiles.append(np.round(policy.quantiles(seen[-1], memory, count=LEVELS)[action], 2).tolist())
     return {
         "agent": agent,

@@ -1,1 +1,5 @@
-"""Networks: encoders, quantile heads, critics and losses."""
+"""Networks: observation and history encoders, quantile heads, critics and losses."""
+
+from riskpath.nn.network import Network
+
+__all__ = ["Network"]

@@ -1,79 +1,149 @@
-"""Return distributions as quantile functions: of a state, Z(s, ·; τ), and of a history, Z(h, ·; τ)."""
+"""Critics: quantile functions of the return of a state, Z(s, ·; τ), of a history, Z(h, ·; τ), and of an action."""
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Shaped
 
-from riskpath.agents.agent import Network
 from riskpath.errors import RiskpathError
-from riskpath.nn.heads import Head, Layers, Table, Trunk, make_head
-from riskpath.nn.history_encoder import History, Numbers, read_both
+from riskpath.nn.heads import FactoredHead, Head, TableHead, make_head
+from riskpath.nn.history_encoder import HistoryEncoder, HistoryIndex, encode_both
 from riskpath.nn.losses import midpoints
+from riskpath.nn.mlp import MLP
+from riskpath.nn.network import Network
+from riskpath.nn.observation_encoder import ObservationEncoder
 from riskpath.risk.measures import RiskMeasure
 from riskpath.types import EnvSpec, Key, Window
 
 
+class Trunk(eqx.Module):
+    """ψ(s), the features of one observation."""
+
+    encoder: ObservationEncoder
+    mlp: MLP
+
+    def __call__(self, observation: Shaped[Array, "*obs"]) -> Float[Array, " H"]:
+        """Return ψ(s)."""
+        return self.mlp(self.encoder(observation))
+
+
 class MarkovCritic(eqx.Module):
-    """Z(s, ·; τ)."""
+    """Z(s, ·; τ) for discrete actions."""
 
     trunk: Trunk | None
-    """None for a table: a state number is a row."""
+    """None for a table, whose rows are the state numbers."""
     head: Head
 
     def __init__(self, network: Network, spec: EnvSpec, levels: int, *, key: Key):
-        trunk_key, head_key = jax.random.split(key)
+        mlp_key, head_key, encoder_key = jax.random.split(key, 3)
         if network.head == "table":
             if spec.num_states is None:
-                raise RiskpathError("a table needs numbered states; use head='factored'")
-            self.trunk, self.head = None, Table(spec.num_states, levels, spec.num_actions)
+                raise RiskpathError("a table needs discrete states; use head='factored'")
+            self.trunk, self.head = None, TableHead(spec.num_states, levels, spec.num_actions)
         else:
-            self.trunk = Trunk(network.senses(spec, key=trunk_key), network.hidden, key=trunk_key)
+            encoder = network.encoder(spec, key=encoder_key)
+            self.trunk = Trunk(encoder, MLP(encoder.size, network.hidden, key=mlp_key))
             self.head = make_head(network.head, network.hidden[-1], spec.num_actions, key=head_key)
 
-    def features(self, obs: Shaped[Array, "*obs"]) -> Shaped[Array, "*H"]:
-        """ψ(s), or the row of s."""
-        return obs if self.trunk is None else self.trunk(obs)
+    def features(self, observation: Shaped[Array, "*obs"]) -> Shaped[Array, "*H"]:
+        """Return ψ(s), or the row of s in a table."""
+        return observation if self.trunk is None else self.trunk(observation)
 
-    def quantiles(self, obs: Shaped[Array, "*obs"], taus: Float[Array, " N"]) -> Float[Array, "N A"]:
-        """Z(s, a; τ) for all actions."""
-        return self.head(self.features(obs), self.head.embed(taus))
+    def quantiles(self, observation: Shaped[Array, "*obs"], taus: Float[Array, " N"]) -> Float[Array, "N A"]:
+        """Return Z(s, a; τ) for all actions."""
+        return self.head(self.features(observation), self.head.embed(taus))
 
-    def risk(self, obs: Shaped[Array, "*obs"], risk: RiskMeasure, count: int) -> Float[Array, " A"]:
-        """β[Z(s, a)] = ∫₀¹ Z(s, a; h⁻¹(τ)) dτ for all actions."""
-        return self.head.mean(self.features(obs), self.head.embed(risk.distort(midpoints(count))))
+    def risk(self, observation: Shaped[Array, "*obs"], risk: RiskMeasure, levels: int) -> Float[Array, " A"]:
+        """Return β[Z(s, a)] = ∫₀¹ Z(s, a; h⁻¹(τ)) dτ for all actions."""
+        return self.head.mean(self.features(observation), self.head.embed(risk.distort(midpoints(levels))))
 
 
 class HistoryCritic(eqx.Module):
-    """Z(h, ·; τ), or the law of the past return H(h; τ) with a single output."""
+    """Z(h, ·; τ) for discrete actions; with one output, the law of the past return H(h; τ)."""
 
-    history: History | Numbers
-    layers: Layers | None
+    history: HistoryEncoder | HistoryIndex
+    mlp: MLP | None
     head: Head
     rolling: bool = eqx.field(static=True)
-    """Is a history only the latest part of an episode?"""
+    """Whether a history is only the latest part of an episode."""
 
     def __init__(self, network: Network, spec: EnvSpec, length: int, levels: int, outputs: int, *, key: Key):
-        history_key, layers_key, head_key = jax.random.split(key, 3)
+        history_key, mlp_key, head_key, encoder_key = jax.random.split(key, 4)
         self.rolling = spec.max_episode_steps is None or length < spec.max_episode_steps
         if network.head == "table":
-            self.history, self.layers = Numbers(spec, length), None
-            self.head = Table(self.history.rows, levels, outputs)
+            self.history, self.mlp = HistoryIndex(spec, length), None
+            self.head = TableHead(self.history.rows, levels, outputs)
         else:
-            senses = network.senses(spec, key=history_key)
-            self.history = History(network.history, senses, network.memory, key=history_key)
-            self.layers = Layers(network.memory, network.hidden, key=layers_key)
+            encoder = network.encoder(spec, key=encoder_key)
+            self.history = HistoryEncoder(encoder, network.history_size, key=history_key)
+            self.mlp = MLP(network.history_size, network.hidden, key=mlp_key)
             self.head = make_head(network.head, network.hidden[-1], outputs, key=head_key)
 
     def last(
-        self, obs: Shaped[Array, "T *obs"], prev_action: Shaped[Array, "T *act"], valid: Bool[Array, " T"]
+        self, observation: Shaped[Array, "T *obs"], prev_action: Shaped[Array, "T *act"], valid: Bool[Array, " T"]
     ) -> Shaped[Array, "*H"]:
-        """Features of the whole sequence, or its row."""
-        return self._after(self.history(obs, prev_action, valid)[-1])
+        """Return the features of a whole history, or its row in a table."""
+        return self._features(self.history(observation, prev_action, valid)[-1])
 
     def features(self, window: Window) -> tuple[Shaped[Array, "*H"], Shaped[Array, "*H"]]:
-        """Features of h_t and of h_{t+1}."""
-        now, following = read_both(self.history, window, self.rolling)
-        return self._after(now), self._after(following)
+        """Return the features of h_t and of h_{t+1}."""
+        now, following = encode_both(self.history, window, self.rolling)
+        return self._features(now), self._features(following)
 
-    def _after(self, encoded: Shaped[Array, "*M"]) -> Shaped[Array, "*H"]:
-        return encoded if self.layers is None else self.layers(encoded)
+    def quantiles(self, features: Shaped[Array, "*H"], taus: Float[Array, " N"]) -> Float[Array, "N A"]:
+        """Return Z(h, ·; τ) from the features of h."""
+        return self.head(features, self.head.embed(taus))
+
+    def _features(self, encoded: Shaped[Array, "*M"]) -> Shaped[Array, "*H"]:
+        return encoded if self.mlp is None else self.mlp(encoded)
+
+
+class ActionCritic(eqx.Module):
+    """Z(x, a; τ) for continuous actions and features x of a state or of a history."""
+
+    mlp: MLP
+    head: FactoredHead
+
+    def __init__(self, inputs: int, hidden: tuple[int, ...], *, key: Key):
+        mlp_key, head_key = jax.random.split(key)
+        self.mlp = MLP(inputs, hidden, key=mlp_key)
+        self.head = FactoredHead(hidden[-1], 1, key=head_key)
+
+    def quantiles(
+        self, x: Float[Array, " D"], action: Float[Array, " C"], taus: Float[Array, " N"]
+    ) -> Float[Array, " N"]:
+        """Return Z(x, a; τ)."""
+        return self.head(self.mlp(jnp.concatenate([x, action])), self.head.embed(taus))[:, 0]
+
+    def mean(self, x: Float[Array, " D"], action: Float[Array, " C"], taus: Float[Array, " N"]) -> Float[Array, ""]:
+        """Return the mean over levels; with distorted levels this is β."""
+        return self.head.mean(self.mlp(jnp.concatenate([x, action])), self.head.embed(taus))[0]
+
+
+Twins = tuple[ActionCritic, ActionCritic]
+
+
+def make_twins(inputs: int, hidden: tuple[int, ...], *, key: Key) -> Twins:
+    """Make two critics."""
+    first, second = jax.random.split(key)
+    return ActionCritic(inputs, hidden, key=first), ActionCritic(inputs, hidden, key=second)
+
+
+class Actor(eqx.Module):
+    """π(x) = tanh(u(x))."""
+
+    mlp: MLP
+    out: eqx.nn.Linear
+
+    def __init__(self, inputs: int, hidden: tuple[int, ...], actions: int, *, key: Key):
+        mlp_key, out_key = jax.random.split(key)
+        self.mlp = MLP(inputs, hidden, key=mlp_key)
+        self.out = eqx.nn.Linear(hidden[-1], actions, key=out_key)
+
+    def raw(self, x: Float[Array, " D"]) -> Float[Array, " C"]:
+        """Return u(x)."""
+        return self.out(self.mlp(x))
+
+    def __call__(self, x: Float[Array, " D"]) -> Float[Array, " C"]:
+        """Return the action."""
+        return jnp.tanh(self.raw(x))

@@ -1,10 +1,11 @@
-"""Networks: what turns vectors into features, and features into quantiles.
+"""Quantile heads: features of a state or history and a quantile level become Z_a(τ) for every action.
 
-A critic is Z_a(τ): features ψ of the state (or history) meet an embedding φ of the level τ. In the `Late` head they
-meet in the last layer, Z_a(τ) = Σ_k ψ_k W_ka φ_k(τ) + b_a, which is one matrix product for a whole batch that shares
-its levels; and as Z is linear in φ, a mean over levels costs one level. The `Deep` head is the one of IQN, with a
-hidden layer after the product. The `Table` head has one number for each row, level and action. Levels are arguments,
-never drawn here.
+- `FactoredHead`: features ψ and the level's embedding φ meet in the last layer, Z_a(τ) = Σ_k ψ_k W_ka φ_k(τ) + b_a.
+  A batch that shares its levels needs one matrix product, and as Z is linear in φ, a mean over levels costs one level.
+- `DeepHead`: a hidden layer follows the product, as published for IQN.
+- `TableHead`: one number for each row, level and action.
+
+Levels are arguments; a head never draws them.
 """
 
 import abc
@@ -16,59 +17,26 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
 from riskpath.errors import RiskpathError
-from riskpath.nn.observation_encoder import Senses
 from riskpath.types import Key
 
-HeadKind = Literal["late", "deep", "table"]
+HeadKind = Literal["factored", "deep", "table"]
 WAVES = 64
 
 
-class Layers(eqx.Module):
-    """Linear layers, each followed by a relu."""
-
-    layers: list[eqx.nn.Linear]
-
-    def __init__(self, inputs: int, hidden: tuple[int, ...], *, key: Key):
-        sizes, keys = (inputs, *hidden), jax.random.split(key, max(1, len(hidden)))
-        self.layers = [
-            eqx.nn.Linear(i, o, key=k) for i, o, k in zip(sizes[:-1], sizes[1:], keys[: len(hidden)], strict=True)
-        ]
-
-    def __call__(self, x: Float[Array, " D"]) -> Float[Array, " H"]:
-        """Features."""
-        for layer in self.layers:
-            x = jax.nn.relu(layer(x))
-        return x
-
-
-class Trunk(eqx.Module):
-    """Features of a single observation."""
-
-    senses: Senses
-    layers: Layers
-
-    def __init__(self, senses: Senses, hidden: tuple[int, ...], *, key: Key):
-        self.senses, self.layers = senses, Layers(senses.size, hidden, key=key)
-
-    def __call__(self, obs: Shaped[Array, "*obs"]) -> Float[Array, " H"]:
-        """ψ(s)."""
-        return self.layers(self.senses(obs))
-
-
 class Head(eqx.Module):
-    """Quantiles of every action from features, at given embedded levels."""
+    """Maps features and embedded quantile levels to the quantiles of every action."""
 
     @abc.abstractmethod
     def embed(self, taus: Float[Array, " N"]) -> Float[Array, "N K"]:
-        """φ(τ), the same for every sample that shares its levels."""
+        """Return φ(τ), shared by all samples that share their levels."""
 
     @abc.abstractmethod
     def __call__(self, features: Shaped[Array, "*H"], levels: Float[Array, "N K"]) -> Float[Array, "N A"]:
-        """Z_a(τ) for every level and action."""
+        """Return Z_a(τ) for every level and action."""
 
     @abc.abstractmethod
     def mean(self, features: Shaped[Array, "*H"], levels: Float[Array, "N K"]) -> Float[Array, " A"]:
-        """The mean over the levels: with distorted levels, β[Z_a]."""
+        """Return the mean over the levels; with distorted levels this is β[Z_a]."""
 
 
 class _Cosines(eqx.Module):
@@ -81,8 +49,8 @@ class _Cosines(eqx.Module):
         return jax.nn.relu(jax.vmap(self.linear)(waves))
 
 
-class Late(Head):
-    """ψ and φ meet in the last layer."""
+class FactoredHead(Head):
+    """Features and level embedding meet in the last layer."""
 
     cosines: _Cosines
     out: eqx.nn.Linear
@@ -93,15 +61,15 @@ class Late(Head):
         self.out = eqx.nn.Linear(width, actions, key=out_key)
 
     def embed(self, taus: Float[Array, " N"]) -> Float[Array, "N H"]:
-        """φ(τ)."""
+        """Return φ(τ)."""
         return self.cosines(taus)
 
     def __call__(self, features: Float[Array, " H"], levels: Float[Array, "N H"]) -> Float[Array, "N A"]:
-        """(ψ ⊙ W) φᵀ + b: never a batch × levels × width array."""
+        """Return (ψ ⊙ W) φᵀ + b, without an array of batch × levels × width."""
         return levels @ (self.out.weight * features[None, :]).T + self._bias[None, :]
 
     def mean(self, features: Float[Array, " H"], levels: Float[Array, "N H"]) -> Float[Array, " A"]:
-        """Z is linear in φ, so the mean over levels is Z at the mean embedding."""
+        """Return Z at the mean embedding: Z is linear in φ."""
         return self.out.weight @ (features * jnp.mean(levels, axis=0)) + self._bias
 
     @property
@@ -110,8 +78,8 @@ class Late(Head):
         return self.out.bias
 
 
-class Deep(Head):
-    """A hidden layer after the product, as published."""
+class DeepHead(Head):
+    """A hidden layer follows the product of features and level embedding, as published."""
 
     cosines: _Cosines
     hidden: eqx.nn.Linear
@@ -124,22 +92,22 @@ class Deep(Head):
         self.out = eqx.nn.Linear(width, actions, key=out_key)
 
     def embed(self, taus: Float[Array, " N"]) -> Float[Array, "N H"]:
-        """φ(τ)."""
+        """Return φ(τ)."""
         return self.cosines(taus)
 
     def __call__(self, features: Float[Array, " H"], levels: Float[Array, "N H"]) -> Float[Array, "N A"]:
-        """W relu(V(ψ ⊙ φ))."""
+        """Return W relu(V(ψ ⊙ φ))."""
         return jax.vmap(lambda level: self.out(jax.nn.relu(self.hidden(features * level))))(levels)
 
     def mean(self, features: Float[Array, " H"], levels: Float[Array, "N H"]) -> Float[Array, " A"]:
-        """No short cut here."""
+        """Return the mean over the levels; there is no shortcut."""
         return jnp.mean(self(features, levels), axis=0)
 
 
-class Table(Head):
-    """One number for each row (a state, a history), level and action: nothing is shared, nothing is smoothed.
+class TableHead(Head):
+    """One number for each row (a state or a history), level and action; nothing is shared between rows.
 
-    The quantile function of a row is constant on each of `levels` equal parts of [0, 1]. Its features are row numbers.
+    The quantile function of a row is constant on each of `levels` equal parts of [0, 1]. Features are row numbers.
     """
 
     cells: Float[Array, "R K A"]
@@ -150,19 +118,19 @@ class Table(Head):
         self.cells = jnp.zeros((rows, levels, actions))
 
     def embed(self, taus: Float[Array, " N"]) -> Float[Array, "N K"]:
-        """In which part of [0, 1] a level lies."""
+        """Return which part of [0, 1] each level lies in, as one-hot rows."""
         parts = self.cells.shape[-2]
         return jax.nn.one_hot(jnp.clip(jnp.floor(taus * parts), 0, parts - 1).astype(jnp.int32), parts)
 
     def __call__(self, features: Int[Array, ""], levels: Float[Array, "N K"]) -> Float[Array, "N A"]:
-        """The cells of a row."""
+        """Return the cells of a row at these levels."""
         return levels @ self.cells[features]
 
     def mean(self, features: Int[Array, ""], levels: Float[Array, "N K"]) -> Float[Array, " A"]:
-        """The mean over the levels."""
+        """Return the mean over the levels."""
         return jnp.mean(levels, axis=0) @ self.cells[features]
 
 
 def make_head(kind: HeadKind, width: int, actions: int, *, key: Key) -> Head:
-    """A head on features, by name."""
-    return {"late": Late, "deep": Deep}[kind](width, actions, key=key)
+    """Make a head for features by its name."""
+    return {"factored": FactoredHead, "deep": DeepHead}[kind](width, actions, key=key)

@@ -1,4 +1,4 @@
-"""The quantile Huber loss of one sample, and the levels at which critics are read."""
+"""The quantile Huber loss of one sample, and quantile levels."""
 
 from typing import Any
 
@@ -13,15 +13,15 @@ from riskpath.types import Key
 def quantile_huber(
     predicted: Float[Array, " N"], taus: Float[Array, " N"], target: Float[Array, " M"], kappa: Float[Array, ""] | float
 ) -> Float[Array, ""]:
-    """Σᵢ meanⱼ ρ^κ_{τᵢ}(yⱼ − θᵢ), with ρ^κ_τ(u) = |τ − 1{u<0}| L_κ(u) / κ; differentiable in θ.
+    """Return Σᵢ meanⱼ ρ^κ_{τᵢ}(yⱼ − θᵢ), with ρ^κ_τ(u) = |τ − 1{u<0}| L_κ(u) / κ; differentiable in θ only.
 
-    κ is in the units of the return. If it is large beside their spread, the loss learns expectiles, not quantiles.
+    κ is in the units of the return. If it is large compared with their spread, the loss learns expectiles.
     """
     return _forward(predicted, taus, target, kappa)[0]
 
 
 def _forward(predicted: Array, taus: Array, target: Array, kappa: Array | float) -> tuple[Array, tuple[Array, Any]]:
-    """The loss and its gradient, −meanⱼ |τᵢ − 1{u<0}| clip(u/κ, −1, 1), from one pass over all pairs."""
+    """Return the loss and its gradient, −meanⱼ |τᵢ − 1{u<0}| clip(u/κ, −1, 1), from one pass over all pairs."""
     error = target[None, :] - predicted[:, None]
     weight = jnp.abs(taus[:, None] - jnp.where(error < 0, 1.0, 0.0))
     slope = weight * jnp.clip(error / kappa, -1.0, 1.0)
@@ -31,14 +31,14 @@ def _forward(predicted: Array, taus: Array, target: Array, kappa: Array | float)
 
 
 def _mean_of_rows(pairs: Float[Array, "N M"]) -> Float[Array, " N"]:
-    """On a CPU only sums written as products are vectorised; elsewhere those keep all pairs in memory."""
+    """Return the mean of each row. On a CPU only a product is vectorised; on a GPU it would store all pairs."""
     ones = jnp.full(pairs.shape[1:], 1.0 / pairs.shape[1])
     return jax.lax.platform_dependent(pairs, cpu=lambda x: x @ ones, default=lambda x: jnp.mean(x, axis=1))
 
 
 def _backward(saved: tuple[Array, Any], cotangent: Array) -> tuple[Array, Array, Array, Any]:
     gradient, (taus, target, kappa) = saved
-    # Targets and levels are never learned through this loss.
+    # Targets and levels get no gradient.
     return cotangent * gradient, jnp.zeros_like(taus), jnp.zeros_like(target), jnp.zeros_like(kappa)
 
 
@@ -46,10 +46,10 @@ quantile_huber.defvjp(_forward, _backward)
 
 
 def midpoints(count: int) -> Float[Array, " count"]:
-    """(i + ½)/count: where to read a quantile function when nothing is random."""
+    """Return the fixed levels (i + ½)/count."""
     return (jnp.arange(count, dtype=jnp.float32) + 0.5) / count
 
 
 def stratified(count: int, *, key: Key) -> Float[Array, " count"]:
-    """One uniform level in each of `count` equal parts of [0, 1]: as random as independent ones, less noisy."""
+    """Draw one uniform level from each of `count` equal parts of [0, 1]; less noisy than independent draws."""
     return (jnp.arange(count, dtype=jnp.float32) + jax.random.uniform(key, (count,))) / count

@@ -1,7 +1,7 @@
-"""What turns observations (and actions) into vectors that networks can work with.
+"""Encodes observations (and actions) as vectors for networks.
 
-A state number becomes one-hot. An array is flattened and mapped to [−1, 1] by its bounds, or centred and scaled by what
-the replay has shown so far. An image goes through a few convolutions first.
+A state number becomes one-hot. An array is flattened and mapped to [−1, 1] by its bounds, or normalised by running
+statistics of the observations sampled from the replay buffer. An image first passes through a few convolutions.
 """
 
 import math
@@ -16,25 +16,25 @@ from riskpath.errors import RiskpathError
 from riskpath.types import EnvSpec, Key
 
 CLIP = 10.0
-"""Standard deviations beyond which a normalised entry is cut off."""
-REMEMBERED = 1e6
-"""Observations after which older ones are slowly forgotten."""
-SMALLEST = 4
-"""Convolutions go on until an image is no larger than this, unless told how many."""
+"""A normalised entry is clipped to this many standard deviations."""
+MAX_COUNT = 1e6
+"""Running statistics weigh the past by at most this many observations, so that old ones fade."""
+SMALLEST_IMAGE = 4
+"""By default convolutions are stacked until an image is at most this wide."""
 
 
 def encode_action(spec: EnvSpec, action: Shaped[Array, "*act"]) -> Float[Array, " C"]:
-    """An action as a vector: a number becomes one-hot."""
+    """Return an action as a vector; a discrete one becomes one-hot."""
     return action if spec.action_size else jax.nn.one_hot(action, spec.num_actions)
 
 
 def encoded_action_size(spec: EnvSpec) -> int:
-    """The length of an encoded action."""
+    """Return the length of an encoded action."""
     return spec.action_size or spec.num_actions
 
 
-class Statistics(eqx.Module):
-    """Mean and variance of everything seen so far; nothing that a gradient changes."""
+class RunningStatistics(eqx.Module):
+    """Running mean and variance of observations; not changed by gradients."""
 
     count: Float[Array, ""]
     mean: Float[Array, " D"]
@@ -43,25 +43,25 @@ class Statistics(eqx.Module):
     def __init__(self, size: int):
         self.count, self.mean, self.variance = jnp.zeros(()), jnp.zeros((size,)), jnp.ones((size,))
 
-    def __call__(self, x: Float[Array, " D"]) -> Float[Array, " D"]:
-        """(x − mean) / σ."""
+    def normalize(self, x: Float[Array, " D"]) -> Float[Array, " D"]:
+        """Return (x − mean) / σ, clipped."""
         mean, variance = jax.lax.stop_gradient((self.mean, self.variance))
         return jnp.clip((x - mean) / jnp.sqrt(variance + 1e-8), -CLIP, CLIP)
 
-    def after(self, x: Float[Array, "B D"]) -> "Statistics":
-        """With another batch: n σ² and b s² add up, and (mean − m)² n b/(n + b) between the two."""
+    def update(self, x: Float[Array, "B D"]) -> "RunningStatistics":
+        """Return the statistics after another batch (n σ² and b s² add up, plus (mean − m)² n b/(n + b))."""
         new = float(len(x))
         total, apart = self.count + new, jnp.mean(x, axis=0) - self.mean
         share = new / total
         variance = (1.0 - share) * self.variance + share * jnp.var(x, axis=0) + (1.0 - share) * share * apart**2
-        found = (jnp.minimum(total, REMEMBERED), self.mean + share * apart, variance)
-        return eqx.tree_at(lambda s: (s.count, s.mean, s.variance), self, found)
+        updated = (jnp.minimum(total, MAX_COUNT), self.mean + share * apart, variance)
+        return eqx.tree_at(lambda s: (s.count, s.mean, s.variance), self, updated)
 
 
 class Convolutions(eqx.Module):
-    """3×3 convolutions with stride 2, each followed by a relu; written as products with patches.
+    """3×3 convolutions with stride 2, each followed by a relu, written as products with patches.
 
-    (Lanes have kernels of their own: as convolutions they would be grouped ones, which are slow everywhere.)
+    Lanes have kernels of their own; as convolutions they would be grouped ones, which are slow everywhere.
     """
 
     layers: list[eqx.nn.Linear]
@@ -71,7 +71,7 @@ class Convolutions(eqx.Module):
         self.layers = [eqx.nn.Linear(9 * i, o, key=k) for i, o, k in zip(sizes[:-1], channels, keys, strict=True)]
 
     def __call__(self, image: Float[Array, "height width channels"]) -> Float[Array, " D"]:
-        """Features, flattened."""
+        """Return the features of an image as a vector."""
         for layer in self.layers:
             assert layer.bias is not None
             image = jax.nn.relu(_patches(image) @ layer.weight.T + layer.bias[None, None, :])
@@ -79,59 +79,57 @@ class Convolutions(eqx.Module):
 
 
 def _patches(image: Float[Array, "height width c"]) -> Float[Array, "h w d"]:
-    """The nine neighbours of every second pixel, zeros beyond the edge."""
-    high, wide = (_halved(side) for side in image.shape[:2])
+    """Return the nine neighbours of every second pixel, with zeros beyond the edge."""
+    high, wide = (_halve(side) for side in image.shape[:2])
     padded = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))
     parts = [padded[i : i + 2 * high - 1 : 2, j : j + 2 * wide - 1 : 2] for i in range(3) for j in range(3)]
     return jnp.concatenate(parts, axis=-1)
 
 
-def _halved(side: int) -> int:
+def _halve(side: int) -> int:
     return (side + 1) // 2
 
 
-class Senses(eqx.Module):
+class ObservationEncoder(eqx.Module):
     """x(s), an observation as a vector."""
 
     spec: EnvSpec
-    seen: Statistics | None
+    statistics: RunningStatistics | None
     convolutions: Convolutions | None
     size: int = eqx.field(static=True)
-    """Its length."""
+    """Length of the vector."""
 
-    def __init__(self, spec: EnvSpec, normalise: bool, channels: tuple[int, ...] | None, *, key: Key):
+    def __init__(self, spec: EnvSpec, normalize: bool, channels: tuple[int, ...] | None, *, key: Key):
         self.spec = spec
         entries = spec.num_states if spec.num_states is not None else max(1, math.prod(spec.observation_shape))
-        self.seen = Statistics(entries) if normalise and spec.num_states is None else None
-        channels = _channels(spec) if channels is None else channels
+        self.statistics = RunningStatistics(entries) if normalize and spec.num_states is None else None
+        channels = _default_channels(spec) if channels is None else channels
         if not channels:
             self.convolutions, self.size = None, entries
             return
         if spec.num_states is not None or len(spec.observation_shape) not in (2, 3):
-            raise RiskpathError(
-                f"channels are for images; this environment shows {spec.observation_shape or 'state numbers'}"
-            )
+            shown = f"of shape {spec.observation_shape}" if spec.num_states is None else "that are state numbers"
+            raise RiskpathError(f"conv_channels need images; this environment has observations {shown}")
         *sides, inputs = _image_shape(spec.observation_shape)
-        # The caller uses the same key for the layers that follow.
-        self.convolutions = Convolutions(inputs, channels, key=jax.random.fold_in(key, 0))
+        self.convolutions = Convolutions(inputs, channels, key=key)
         for _ in channels:
-            sides = [_halved(side) for side in sides]
+            sides = [_halve(side) for side in sides]
         self.size = math.prod(sides) * channels[-1]
 
-    def __call__(self, obs: Shaped[Array, "*obs"]) -> Float[Array, " D"]:
-        """x(s)."""
+    def __call__(self, observation: Shaped[Array, "*obs"]) -> Float[Array, " D"]:
+        """Return x(s)."""
         if self.spec.num_states is not None:
-            return jax.nn.one_hot(obs, self.spec.num_states)
-        x = self._scaled(obs)
+            return jax.nn.one_hot(observation, self.spec.num_states)
+        x = self._scale(observation)
         if self.convolutions is None:
             return x
         return self.convolutions(_channels_last(x.reshape(self.spec.observation_shape)))
 
-    def _scaled(self, obs: Shaped[Array, "*obs"]) -> Float[Array, " D"]:
-        """The entries of an array, each of the order of 1."""
-        flat = jnp.ravel(obs).astype(jnp.float32)
-        if self.seen is not None:
-            return self.seen(flat)
+    def _scale(self, observation: Shaped[Array, "*obs"]) -> Float[Array, " D"]:
+        """Return the entries of an array, each of the order of 1."""
+        flat = jnp.ravel(observation).astype(jnp.float32)
+        if self.statistics is not None:
+            return self.statistics.normalize(flat)
         if self.spec.pixels:
             return flat / 255.0
         if self.spec.observation_bounds is None:
@@ -139,37 +137,39 @@ class Senses(eqx.Module):
         low, high = jnp.asarray(self.spec.observation_bounds, jnp.float32).T
         return (2.0 * flat - (high + low)) / (high - low)
 
-    def noticing(self, obs: Shaped[Array, "B *obs"]) -> "Senses":
-        """The same after a batch of observations: only statistics change, where there are any."""
-        if self.seen is None:
+    def update_statistics(self, observations: Shaped[Array, "B *obs"]) -> "ObservationEncoder":
+        """Return the encoder after a batch of observations; only running statistics change, if there are any."""
+        if self.statistics is None:
             return self
-        return eqx.tree_at(lambda s: s.seen, self, self.seen.after(obs.reshape(len(obs), -1).astype(jnp.float32)))
+        flat = observations.reshape(len(observations), -1).astype(jnp.float32)
+        return eqx.tree_at(lambda s: s.statistics, self, self.statistics.update(flat))
 
 
-def notice(networks: Any, obs: Shaped[Array, "B *obs"]) -> Any:
-    """All senses in a tree of networks, after a batch of observations."""
-    is_senses = lambda x: isinstance(x, Senses)  # noqa: E731
-    return jax.tree.map(lambda x: x.noticing(obs) if is_senses(x) else x, networks, is_leaf=is_senses)
+def update_statistics(networks: Any, observations: Shaped[Array, "B *obs"]) -> Any:
+    """Update the running statistics of every encoder in a PyTree of networks."""
+    is_encoder = lambda x: isinstance(x, ObservationEncoder)  # noqa: E731
+    update = lambda x: x.update_statistics(observations) if is_encoder(x) else x  # noqa: E731
+    return jax.tree.map(update, networks, is_leaf=is_encoder)
 
 
-def _channels(spec: EnvSpec) -> tuple[int, ...]:
-    """As many convolutions as an image needs, at least two; none for anything else."""
+def _default_channels(spec: EnvSpec) -> tuple[int, ...]:
+    """Return as many convolutions as an image needs, at least two; none for other observations."""
     if not spec.pixels:
         return ()
     channels, side = [], max(_image_shape(spec.observation_shape)[:2])
-    while side > SMALLEST or len(channels) < 2:
+    while side > SMALLEST_IMAGE or len(channels) < 2:
         channels.append(32 if channels else 16)
-        side = _halved(side)
+        side = _halve(side)
     return tuple(channels)
 
 
 def _image_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Height, width, channels."""
+    """Return height, width and channels."""
     return jax.eval_shape(_channels_last, jax.ShapeDtypeStruct(shape, jnp.float32)).shape
 
 
 def _channels_last(image: Float[Array, "*shape"]) -> Float[Array, "height width channels"]:
-    """Channels are the smaller one of the outer axes."""
+    """Move the channels, the smaller one of the outer axes, to the end."""
     if image.ndim == 2:
         return image[:, :, None]
     return jnp.moveaxis(image, 0, -1) if image.shape[0] < image.shape[2] else image

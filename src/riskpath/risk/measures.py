@@ -31,6 +31,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, Real
 
 from riskpath.errors import RiskpathError
+from riskpath.registry import Registered
 from riskpath.risk.inverse import as_float, inverse, namespace, on_interior
 from riskpath.risk.sorting import ascending
 
@@ -54,7 +55,7 @@ class DiscreteLaw(Protocol):
         ...
 
 
-class RiskMeasure(eqx.Module):
+class RiskMeasure(eqx.Module, Registered):
     """β: a number for a distribution of returns; larger is better.
 
     A measure of your own is a subclass with these three members. If only one of `distort` and `weight` has a

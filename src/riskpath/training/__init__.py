@@ -1,1 +1,8 @@
-"""The training loop, runs and checkpoints."""
+"""Training: the loops, runs, checkpoints and callbacks."""
+
+from riskpath.training.callbacks import JSONLines, TensorBoard
+from riskpath.training.checkpoint import Checkpointer
+from riskpath.training.run import Run, TrainingStopped, load
+from riskpath.training.train import train
+
+__all__ = ["Checkpointer", "JSONLines", "Run", "TensorBoard", "TrainingStopped", "load", "train"]

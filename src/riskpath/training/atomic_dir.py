@@ -1,7 +1,7 @@
-"""A saved run's folder, which is there whole or not at all.
+"""A folder that is replaced atomically.
 
-A new save is written beside the old one and takes its place only when it is complete, so whenever the process dies
-there is one that can be loaded.
+A new version is written beside the old one and takes its place only when it is complete, so that there is always one
+that can be loaded, whenever the process is killed.
 """
 
 import contextlib
@@ -18,35 +18,40 @@ HEADER, STATE, CURVE = "header.json", "state.eqx", "curve.json"
 
 
 @contextlib.contextmanager
-def renewed(place: Path) -> Iterator[Path]:
-    """An empty folder to write to, which then takes the place of the old one."""
+def replace_folder(place: Path) -> Iterator[Path]:
+    """Yield an empty folder to write to, which then takes the place of the old one."""
     part = _beside(place, "part")
-    shutil.rmtree(part, ignore_errors=True)  # left by a save that was cut short
+    shutil.rmtree(part, ignore_errors=True)  # left by an interrupted save
     part.mkdir(parents=True)
     yield part
     _sync(part)
     _put(part, place)
 
 
-def free(path: str | Path) -> Path:
-    """Where to save, if nothing but an older save would be lost there."""
+def free_folder(path: str | Path, overwrite: bool = True) -> Path:
+    """Return where to save; refuse if anything but an older checkpoint is there, or even that."""
     place = Path(path).resolve()
     if place.exists() and not place.is_dir():
         raise RiskpathError(f"cannot save to {path}: it is a file, and a run is saved as a folder")
     names = {entry.name for entry in place.iterdir()} if place.exists() else set()
     if names and not HEADER in names <= {HEADER, STATE, CURVE}:
-        raise RiskpathError(f"cannot save to {path}: it holds other things than a saved run; give a new folder")
+        raise RiskpathError(f"cannot save to {path}: it contains other files than a saved run; give a new folder")
+    if names and not overwrite:
+        raise RiskpathError(
+            f"there is a saved run at {path}: continue it with train(load(path)), give another folder, "
+            "or replace it with checkpoint=Checkpointer(path, overwrite=True)"
+        )
     return place
 
 
-def found(path: Any) -> Path:
-    """The folder to load from: the last save, which was moved aside if the next one was interrupted at its very end."""
+def find_folder(path: Any) -> Path:
+    """Return the folder to load from: the last save, or its backup if the next one was interrupted at its very end."""
     if not isinstance(path, str | os.PathLike):
         raise RiskpathError(f"a run is loaded from a folder, got {path!r}")
     place = Path(path).resolve()
     if place.is_file():
         raise RiskpathError(f"{path} is a file; a saved run is a folder")
-    for folder in (place, _beside(place, "old"), place / "run"):  # the last is where the command line puts it
+    for folder in (place, _beside(place, "old"), place / "run"):  # the last one is where the command line saves
         if (folder / HEADER).is_file():
             return folder
     if place.exists():
@@ -56,7 +61,7 @@ def found(path: Any) -> Path:
 
 @contextlib.contextmanager
 def synced(path: Path) -> Iterator[Any]:
-    """A new file that is on the disk, not only on its way there, when it is closed."""
+    """Yield a new file that is flushed to the disk when it is closed."""
     with path.open("wb") as file:
         yield file
         file.flush()
@@ -64,13 +69,13 @@ def synced(path: Path) -> Iterator[Any]:
 
 
 def digest(path: Path) -> str:
-    """What a file holds, in short."""
+    """Return the checksum of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _put(part: Path, place: Path) -> None:
-    """Moves a complete save into place; at every moment `found` finds this one or the one before."""
+    """Move a complete folder into place; at every moment `find_folder` finds this one or the one before."""
     old = _beside(place, "old")
     if (place / HEADER).is_file():
         shutil.rmtree(old, ignore_errors=True)
@@ -87,7 +92,7 @@ def _beside(place: Path, kind: str) -> Path:
 
 
 def _sync(folder: Path) -> None:
-    if hasattr(os, "O_DIRECTORY"):  # elsewhere a folder cannot be opened
+    if hasattr(os, "O_DIRECTORY"):  # not available on every platform
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         os.fsync(handle)
         os.close(handle)

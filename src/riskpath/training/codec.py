@@ -1,44 +1,32 @@
-"""Agents, environments and problems as JSON and back: the same types and the same bits, and nothing is ever executed.
+"""Encodes agents, environments and problems as JSON, and decodes them to the same types and the same bits.
 
-A class is looked up among those of this library, never imported by its name; what is not among them cannot be made.
+Nothing is executed: a class is looked up in the registry, never imported by its name.
 """
 
 import dataclasses
-import inspect
 import math
-from importlib import import_module
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from riskpath.envs.environment import FiniteEnvironment, finite
+from riskpath.envs.finite import FiniteEnvironment, finite
 from riskpath.mdp.model import FiniteMDP, Outcome
+from riskpath.registry import CLASSES, full_name
 
-_MODULES = ("agents.agent", "agents.actor_critic", "agents.cvar_drl", "agents.iqn", "agents.iqtd3", "agents.tql")
-_MODULES += ("agents.tql_continuous", "envs.mountain_car", "envs.risky_grid", "envs.three_state", "risk.measures")
-_MODULES += ("risk.compose", "risk.tabulated", "training.run", "types")
-_CLASSES: dict[str, Any] = {
-    f"{kind.__module__}.{kind.__qualname__}": kind
-    for module in _MODULES
-    for kind in vars(import_module(f"riskpath.{module}")).values()
-    if isinstance(kind, type) and kind.__module__ == f"riskpath.{module}" and not inspect.isabstract(kind)
-    if dataclasses.is_dataclass(kind) or issubclass(kind, tuple)
-}
-"""All that a header may name."""
 _NUMBERS = {"bool", "float16", "float32", "float64", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64))}
-"""Types of the numbers that a header may hold."""
+"""Number types that a header may contain."""
 
 
-class Unknown(Exception):
-    """A header names something that this library does not know how to make."""
+class UnknownClass(Exception):
+    """A header names a class that is not registered."""
 
 
 def encode(value: Any) -> Any:
-    """A value as JSON: `decode` makes the same types and bits of it, or says which class it cannot make."""
+    """Return a value as JSON; `decode` returns the same types and bits, or names the class it does not know."""
     kind = type(value)
-    name = f"{kind.__module__}.{kind.__qualname__}"
+    name = full_name(kind)
     if value is None or kind in (bool, int, str) or (kind is float and math.isfinite(value)):
         return value
     if kind is float:
@@ -57,13 +45,13 @@ def encode(value: Any) -> Any:
         return {"$numbers": numbers, "of": of, "dtype": str(value.dtype), "shape": list(value.shape)}
     if isinstance(value, FiniteEnvironment) and value.problem is not None:
         return {"$finite": value.problem.name, **_encode_problem(value.problem)}  # its arrays follow from it
-    if dataclasses.is_dataclass(value) or name in _CLASSES:
+    if dataclasses.is_dataclass(value) or name in CLASSES:
         return {"$class": name, **{field: encode(getattr(value, field)) for field in _fields(kind)}}
     return {"$object": name}
 
 
 def decode(value: Any) -> Any:
-    """The inverse of `encode`."""
+    """Return the value that `encode` encoded."""
     match value:
         case list():
             return [decode(part) for part in value]
@@ -78,10 +66,10 @@ def decode(value: Any) -> Any:
             return jnp.asarray(array, dtype) if of == "jax" else array if of == "array" else array[()]
         case {"$finite": name, **table}:
             return finite(_decode_problem(name, table))
-        case {"$class": name, **fields} if name in _CLASSES:
-            return _remake(_CLASSES[name], {field: decode(part) for field, part in fields.items()})
+        case {"$class": name, **fields} if name in CLASSES:
+            return _remake(CLASSES[name], {field: decode(part) for field, part in fields.items()})
         case {"$class": name} | {"$object": name}:
-            raise Unknown(name)
+            raise UnknownClass(name)
         case dict():
             return {key: decode(part) for key, part in value.items()}
         case _:
@@ -89,16 +77,16 @@ def decode(value: Any) -> Any:
 
 
 def _fields(kind: Any) -> list[str]:
-    """Of a dataclass or a named tuple."""
-    return list(getattr(kind, "_fields", None) or kind.__dataclass_fields__)
+    """Return the fields of a dataclass or a named tuple."""
+    return list(getattr(kind, "_fields", None) or (field.name for field in dataclasses.fields(kind)))
 
 
 def _remake(kind: Any, values: dict[str, Any]) -> Any:
-    """An instance with these fields, checked as a new one is; a class may take other things than its fields."""
+    """Return an instance with these fields, with the checks of a new one; `__init__` may take other arguments."""
     if issubclass(kind, tuple):
         return kind(**values)
     made = object.__new__(kind)
-    for field in dataclasses.fields(kind):  # a field that is younger than the file has its default
+    for field in dataclasses.fields(kind):  # a field that is newer than the file has its default
         object.__setattr__(made, field.name, values.pop(field.name, field.default))
         if getattr(made, field.name) is dataclasses.MISSING:
             raise ValueError(f"{kind.__name__} needs {field.name}")
@@ -111,7 +99,7 @@ def _remake(kind: Any, values: dict[str, Any]) -> Any:
 
 
 def _encode_problem(problem: FiniteMDP) -> dict[str, Any]:
-    """States and actions once, in order of appearance, and outcomes by their numbers."""
+    """Encode states once, in order of appearance, and outcomes by their numbers."""
     states: dict[Any, int] = {}
     number = lambda state: states.setdefault(state, len(states))  # noqa: E731
     outcomes = [

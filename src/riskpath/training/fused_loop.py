@@ -1,235 +1,197 @@
-"""The only file that loops over environments: act → step → store → learn, in one compiled program.
+"""The training loop as one compiled program: act → step → store → learn → update targets.
 
-Lanes (seeds, and settings of float hyperparameters) are trained side by side: everything has a leading axis L, acting
-and learning are `vmap`ped over it, and the replay ring has their environments as its columns, so that writing it stays
-one slice update. The scans are nested, target renewal ⊃ update ⊃ step, and the host sees the state between chunks:
-there it shows progress, checks for NaN, evaluates, and can be interrupted.
+Acting and learning are `vmap`ped over lanes; the replay buffer is written outside of `vmap`. The loops are nested,
+target update ⊃ learn ⊃ step. The host sees the state between chunks: there it shows progress, checks for invalid
+numbers, evaluates, and can be interrupted.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jaxtyping
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Shaped
 
-from riskpath.agents.agent import Agent, CriticState
+from riskpath.agents.agent import Agent, AgentState
+from riskpath.agents.learning import update_target
 from riskpath.envs.environment import Environment
-from riskpath.training.replay_buffer import Ring, gather, make_ring, push, sample_indices
-from riskpath.types import EnvSpec, Key, Keys, Percept, Step, power, tree_where
-
-
-class Lanes(eqx.Module):
-    """The whole state of training; leaves of all but the ring have leading axes L or L, E."""
-
-    agent: Agent
-    """Float hyperparameters have a leading axis L."""
-    env: Environment
-    """Its arrays, too."""
-    critic: CriticState
-    env_state: Any
-    percept: Percept
-    memory: Any
-    time: Int[Array, "L E"]
-    earned: Float[Array, "L E"]
-    """R_{0:t−1}, before the coming step."""
-    ring: Ring
-    keys: Keys
-    steps: Int[Array, ""]
-    """Environment steps taken by each lane."""
-    healthy: Bool[Array, ""]
-    """Have all rewards been finite numbers?"""
-
-
-def is_swept(leaf: Any) -> bool:
-    """Float hyperparameters are traced and may differ from lane to lane; everything else is fixed."""
-    return isinstance(leaf, float) or eqx.is_inexact_array(leaf)
-
-
-def stack(settings: Sequence[Any], seeds: int, swept: Callable[[Any], bool]) -> Any:
-    """One PyTree whose swept leaves hold those of every setting, for each seed: lane = setting · seeds + seed."""
-    varying, fixed = eqx.partition(settings[0], swept)
-    columns = zip(*(jax.tree.leaves(eqx.filter(setting, swept)) for setting in settings), strict=True)
-    stacked = [jnp.repeat(jnp.stack([_single(x) for x in column]), seeds, axis=0) for column in columns]
-    return eqx.combine(jax.tree.unflatten(jax.tree.structure(varying), stacked), fixed)
-
-
-def _single(x: Any) -> Array:
-    return jnp.asarray(x, dtype=jnp.float32) if isinstance(x, float) else x
-
-
-def start(agents: Sequence[Agent], worlds: Sequence[Environment], seeds: int, envs: int, seed: int) -> Lanes:
-    """Fresh networks, fresh episodes, an empty ring."""
-    agent, count = stack(agents, seeds, is_swept), len(agents) * seeds
-    world = stack([world.bare() for world in worlds], seeds, eqx.is_array)
-    spec = worlds[0].spec
-    keys = lane_keys(len(agents), seeds, seed)
-
-    def one(agent: Agent, env: Environment, key: Key) -> Any:
-        init_key, env_key, key = jax.random.split(key, 3)
-        critic = agent.init(spec, key=init_key)
-        begun = jax.vmap(lambda key: begin(agent, env, critic, spec, key))(jax.random.split(env_key, envs))
-        return critic, begun, key
-
-    critic, (env_state, percept, memory), keys = eqx.filter_vmap(one)(agent, world, keys)
-    capacity = max(agents[0].training.buffer_size // envs, 2)
-    lane = jax.tree.map(lambda x: x[0, 0], percept)
-    zero, false = jnp.zeros(()), jnp.zeros((), bool)
-    whole = jnp.zeros((), jnp.int32)
-    action = jnp.zeros((spec.action_size,)) if spec.action_size else whole
-    example = Step(lane.obs, action, zero, lane.obs, lane.mask, false, false, whole, zero, zero)
-    return Lanes(
-        agent,
-        world,
-        critic,
-        env_state,
-        percept,
-        memory,
-        jnp.zeros((count, envs), jnp.int32),
-        jnp.zeros((count, envs)),
-        make_ring(example, capacity, count * envs),
-        keys,
-        jnp.zeros((), jnp.int32),
-        jnp.ones((), bool),
-    )
-
-
-def lane_keys(settings: int, seeds: int, seed: int) -> Keys:
-    """Lanes with the same seed number start alike."""
-    return jnp.tile(jax.random.split(jax.random.key(seed), seeds), settings)
-
-
-def begin(agent: Agent, env: Environment, critic: CriticState, spec: EnvSpec, key: Key) -> tuple[Any, Percept, Any]:
-    """A new episode: the environment's state, what it says, and an empty memory."""
-    obs, env_state = env.reset(key)
-    return env_state, Percept(obs, jnp.zeros(()), env.action_mask(env_state)), agent.reset(critic, spec)
+from riskpath.training.lanes import Lanes
+from riskpath.training.replay_buffer import add, gather, sample_indices
+from riskpath.types import EnvSpec, Key, TimeStep, Transition, power, tree_where
 
 
 class Choice(eqx.Module):
-    """What every environment of every lane is to do next; leaves of all have leading axes L, E."""
+    """What every environment of every lane does next; leaves have leading axes L, E."""
 
     action: Shaped[Array, "..."]
     memory: Any
-    """After the action."""
+    """The memory after acting."""
+    extras: Any
+    """What is stored with the transition."""
     env_keys: jaxtyping.Key[Array, "*LE"]
     reset_keys: jaxtyping.Key[Array, "*LE"]
 
 
 class Outcome(eqx.Module):
-    """What came of it; leaves of all have leading axes L, E. An environment that is done has begun its next episode."""
+    """The result of a step; leaves have leading axes L, E. A finished episode has been followed by a new one."""
 
-    final_obs: Shaped[Array, "..."]
+    final_observation: Shaped[Array, "..."]
     """The true observation after the action."""
-    final_mask: Bool[Array, "*LE A"]
+    final_action_mask: Bool[Array, "*LE A"]
     reward: Float[Array, "*LE"]
     terminated: Bool[Array, "*LE"]
     truncated: Bool[Array, "*LE"]
-    obs: Shaped[Array, "..."]
+    observation: Shaped[Array, "..."]
     """What the agent sees next: the same, or the first observation of a new episode."""
-    mask: Bool[Array, "*LE A"]
+    action_mask: Bool[Array, "*LE A"]
 
 
-def choose(lanes: Lanes, warm: bool | Bool[Array, ""]) -> tuple[Lanes, Choice]:
-    """The agents act; `warm` is for nothing but exploration."""
+def choose(lanes: Lanes, warm_up: bool | Bool[Array, ""]) -> tuple[Lanes, Choice]:
+    """Let every agent act in all of its environments; during warm-up it only explores."""
 
-    def one(agent: Agent, critic: CriticState, key: Key, percept: Percept, memory: Any):
-        key, *step_keys = jax.random.split(key, percept.reward.shape[0] + 1)
-        explore = jnp.where(warm, 1.0, agent.training.explore(critic.updates))
+    def one(agent: Agent, state: AgentState, key: Key, time_step: TimeStep, memory: Any):
+        key, *step_keys = jax.random.split(key, time_step.reward.shape[0] + 1)
+        epsilon = jnp.where(warm_up, 1.0, agent.training.epsilon_at(state.gradient_steps))
 
-        def single(key: Key, percept: Percept, memory: Any) -> Choice:
+        def single(key: Key, time_step: TimeStep, memory: Any) -> Choice:
             act_key, env_key, reset_key = jax.random.split(key, 3)
-            action, memory = agent.act(critic, memory, percept, key=act_key, explore=explore)
-            return Choice(action, memory, env_key, reset_key)
+            output = agent.act(state, memory, time_step, key=act_key, epsilon=epsilon)
+            return Choice(output.action, output.memory, output.extras, env_key, reset_key)
 
-        return key, jax.vmap(single)(jnp.stack(step_keys), percept, memory)
+        return key, jax.vmap(single)(jnp.stack(step_keys), time_step, memory)
 
-    keys, choice = eqx.filter_vmap(one)(lanes.agent, lanes.critic, lanes.keys, lanes.percept, lanes.memory)
+    keys, choice = eqx.filter_vmap(one)(lanes.agent, lanes.agent_state, lanes.keys, lanes.time_step, lanes.memory)
     return eqx.tree_at(lambda s: s.keys, lanes, keys), choice
 
 
-def step_world(env: Environment, env_state: Any, action: Any, env_key: Key, reset_key: Key) -> tuple[Any, Outcome]:
-    """One environment takes its step, and begins anew if it is done."""
-    obs, env_state, reward, terminated, truncated = env.step(env_key, env_state, action)
+def step_and_reset(env: Environment, env_state: Any, action: Any, env_key: Key, reset_key: Key) -> tuple[Any, Outcome]:
+    """Step one environment, and reset it if its episode is over."""
+    observation, env_state, reward, terminated, truncated = env.step(env_key, env_state, action)
     mask = env.action_mask(env_state)
     first, fresh = env.reset(reset_key)
-    seen = tree_where(terminated | truncated, (fresh, first, env.action_mask(fresh)), (env_state, obs, mask))
-    return seen[0], Outcome(obs, mask, reward, terminated, truncated, *seen[1:])
+    following = tree_where(
+        terminated | truncated, (fresh, first, env.action_mask(fresh)), (env_state, observation, mask)
+    )
+    return following[0], Outcome(observation, mask, reward, terminated, truncated, *following[1:])
 
 
-def step_worlds(lanes: Lanes, choice: Choice) -> tuple[Lanes, Outcome]:
-    """All environments that are part of the program take their step."""
-    each = eqx.filter_vmap(step_world, in_axes=(None, 0, 0, 0, 0))
-    asked = (lanes.env_state, choice.action, choice.env_keys, choice.reset_keys)
-    env_state, outcome = eqx.filter_vmap(each)(lanes.env, *asked)
+def step_environments(lanes: Lanes, choice: Choice) -> tuple[Lanes, Outcome]:
+    """Step all environments that are part of the program."""
+    each = eqx.filter_vmap(step_and_reset, in_axes=(None, 0, 0, 0, 0))
+    arguments = (lanes.env_state, choice.action, choice.env_keys, choice.reset_keys)
+    env_state, outcome = eqx.filter_vmap(each)(lanes.env, *arguments)
     return eqx.tree_at(lambda s: s.env_state, lanes, env_state), outcome
 
 
 def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: Outcome) -> Lanes:
-    """The step goes into the ring, and every environment's account is kept."""
+    """Store the transitions, and prepare the next time step of every environment."""
 
-    def one(agent: Agent, critic: CriticState, percept, choice: Choice, outcome: Outcome, time, earned):
-        def single(percept: Percept, choice: Choice, o: Outcome, time, earned):
-            earned = earned + power(agent.discount, time) * o.reward
-            step = Step(
-                percept.obs,
+    def one(agent: Agent, state: AgentState, time_step: TimeStep, choice: Choice, outcome: Outcome, so_far):
+        def single(time_step: TimeStep, choice: Choice, o: Outcome, so_far):
+            so_far = so_far + power(agent.discount, time_step.time) * o.reward
+            transition = Transition(
+                time_step.observation,
                 choice.action,
                 o.reward,
-                o.final_obs,
-                o.final_mask,
+                o.final_observation,
+                o.final_action_mask,
                 o.terminated,
                 o.truncated,
-                time,
-                earned,
-                agent.note(choice.memory),
+                time_step.time,
+                so_far,
+                choice.extras,
             )
             done = o.terminated | o.truncated
-            memory = tree_where(done, agent.reset(critic, spec), choice.memory)
-            percept = Percept(o.obs, jnp.where(done, 0.0, o.reward), o.mask)
-            return step, percept, memory, jnp.where(done, 0, time + 1), jnp.where(done, 0.0, earned)
+            following = TimeStep(
+                o.observation,
+                jnp.where(done, 0.0, o.reward),
+                o.action_mask,
+                jnp.where(done, spec.no_action(), choice.action),
+                jnp.where(done, 0, time_step.time + 1),
+            )
+            memory = tree_where(done, state.initial_memory, choice.memory)
+            return transition, following, memory, jnp.where(done, 0.0, so_far)
 
-        return jax.vmap(single)(percept, choice, outcome, time, earned)
+        return jax.vmap(single)(time_step, choice, outcome, so_far)
 
-    state = (lanes.critic, lanes.percept, choice, outcome, lanes.time, lanes.earned)
-    steps, percept, memory, time, earned = eqx.filter_vmap(one)(lanes.agent, *state)
-    flat = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), steps)
+    arguments = (lanes.agent_state, lanes.time_step, choice, outcome, lanes.return_so_far)
+    transitions, time_step, memory, so_far = eqx.filter_vmap(one)(lanes.agent, *arguments)
+    flat = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), transitions)
     return Lanes(
         lanes.agent,
         lanes.env,
-        lanes.critic,
+        lanes.agent_state,
         lanes.env_state,
-        percept,
+        time_step,
         memory,
-        time,
-        earned,
-        push(lanes.ring, flat),
+        so_far,
+        add(lanes.replay_buffer, flat),
         lanes.keys,
-        lanes.steps + time.shape[1],
-        lanes.healthy & jnp.isfinite(flat.reward).all(),
+        lanes.steps + lanes.num_envs,
+        lanes.valid & _valid(flat, time_step, spec),
     )
 
 
-def collect(lanes: Lanes, spec: EnvSpec, warm: bool) -> Lanes:
-    """Every environment of every lane takes one step, which goes into the ring."""
-    lanes, choice = choose(lanes, warm)
-    lanes, outcome = step_worlds(lanes, choice)
+def _valid(stored: Transition, following: TimeStep, spec: EnvSpec) -> Bool[Array, "3"]:
+    """Check rewards, observations and action masks (`lanes.CHECKS`)."""
+    yes = jnp.ones((), bool)
+    finite = jnp.isfinite(stored.next_observation).all() if spec.observation_dtype == jnp.float32 else yes
+    available = following.action_mask.any(axis=-1).all() if spec.num_actions else yes
+    return jnp.stack([jnp.isfinite(stored.reward).all(), finite, available])
+
+
+def collect(lanes: Lanes, spec: EnvSpec, warm_up: bool) -> Lanes:
+    """Take one step in every environment of every lane and store it."""
+    lanes, choice = choose(lanes, warm_up)
+    lanes, outcome = step_environments(lanes, choice)
     return record(lanes, spec, choice, outcome)
 
 
 def update(lanes: Lanes, spec: EnvSpec) -> tuple[Lanes, dict[str, Array]]:
-    """One update of every lane from its own part of the ring."""
+    """Call `learn` once for every lane, on samples of its own part of the replay buffer."""
     keys, sample_keys, learn_keys = jnp.moveaxis(jax.vmap(lambda k: jax.random.split(k, 3))(lanes.keys), 1, 0)
-    count, batch = lanes.time.shape[0], lanes.agent.training.samples
-    ages, columns = sample_indices(lanes.ring, count, batch, sample_keys)
-    samples = gather(lanes.ring, ages, columns, lanes.agent.window(spec))
-    learn = eqx.filter_vmap(lambda agent, critic, batch, key: agent.learn(critic, batch, key=key))
-    critic, metrics = learn(lanes.agent, lanes.critic, samples, learn_keys)
-    return eqx.tree_at(lambda s: (s.critic, s.keys), lanes, (critic, keys)), metrics
+    ages, columns = sample_indices(
+        lanes.replay_buffer, lanes.count, lanes.agent.training.samples_per_learn, sample_keys
+    )
+    samples = gather(lanes.replay_buffer, ages, columns, lanes.agent.window(spec))
+    learn = eqx.filter_vmap(lambda agent, state, batch, key: agent.learn(state, batch, key=key))
+    state, metrics = learn(lanes.agent, lanes.agent_state, samples, learn_keys)
+    return eqx.tree_at(lambda s: (s.agent_state, s.keys), lanes, (state, keys)), metrics
 
 
-def _repeat(function: Callable[[Any], Any], carry: Any, times: int) -> Any:
-    """`function` applied again and again, as one compiled loop."""
+def learn(lanes: Lanes, spec: EnvSpec) -> tuple[Lanes, dict[str, Array]]:
+    """Call `learn` as often as one iteration needs."""
+    times = moves_and_updates(lanes.agent, lanes.num_envs)[1]
+    if times == 1:
+        return update(lanes, spec)
+    lanes, metrics = _scan(lambda s: update(s, spec), lanes, times)
+    return lanes, jax.tree.map(lambda x: x.mean(axis=0), metrics)
+
+
+def update_targets(lanes: Lanes) -> AgentState:
+    """Return the agents' states after an update of their target networks."""
+    return eqx.filter_vmap(update_target)(lanes.agent, lanes.agent_state)
+
+
+def moves_and_updates(agent: Agent, num_envs: int) -> tuple[int, int]:
+    """Return what one iteration of training is: steps of all environments, and calls of `learn` that follow."""
+    return max(1, agent.training.train_freq // num_envs), max(1, num_envs // agent.training.train_freq)
+
+
+def iterations_per_round(agent: Agent, num_envs: int) -> int:
+    """Return the iterations between two updates of the target networks."""
+    return max(1, agent.training.target_update_interval // moves_and_updates(agent, num_envs)[1])
+
+
+def steps_per_round(agent: Agent, num_envs: int) -> int:
+    """Return the environment steps of each lane between two updates of its target networks."""
+    return iterations_per_round(agent, num_envs) * moves_and_updates(agent, num_envs)[0] * num_envs
+
+
+def _scan(function: Callable[[Any], Any], carry: Any, times: int) -> Any:
+    """Apply `function` a fixed number of times as one compiled loop, and stack what it returns."""
     arrays, fixed = eqx.partition(carry, eqx.is_array)
 
     def body(arrays: Any, _: None) -> tuple[Any, Any]:
@@ -240,70 +202,60 @@ def _repeat(function: Callable[[Any], Any], carry: Any, times: int) -> Any:
     return eqx.combine(arrays, fixed), outs
 
 
-@eqx.filter_jit
-def warm_up(lanes: Lanes, spec: EnvSpec, iterations: int) -> Lanes:
-    """Random actions only."""
-    return _repeat(lambda s: (collect(s, spec, warm=True), None), lanes, iterations)[0]
+def _repeat(function: Callable[[Any], Any], carry: Any, times: Any) -> tuple[Any, Any]:
+    """Apply `function` a number of times that the compiler does not know, and return the mean of what it returns."""
+    arrays, fixed = eqx.partition(carry, eqx.is_array)
 
+    def step(arrays: Any) -> tuple[Any, Any]:
+        carry, out = function(eqx.combine(arrays, fixed))
+        return eqx.filter(carry, eqx.is_array), out
 
-def moves_and_updates(agent: Agent, envs: int) -> tuple[int, int]:
-    """An iteration of training: how many steps all environments take, and how many updates follow."""
-    return max(1, agent.training.train_freq // envs), max(1, envs // agent.training.train_freq)
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), eqx.filter_eval_shape(step, arrays)[1])
 
+    def body(_: Any, carry: Any) -> Any:
+        arrays, out = step(carry[0])
+        return arrays, jax.tree.map(jnp.add, carry[1], out)
 
-def iterations_per_round(agent: Agent, envs: int) -> int:
-    """Iterations between two renewals of the target network."""
-    return max(1, agent.training.target_update_interval // moves_and_updates(agent, envs)[1])
-
-
-def learn(lanes: Lanes, spec: EnvSpec) -> tuple[Lanes, dict[str, Array]]:
-    """The updates of one iteration."""
-    times = moves_and_updates(lanes.agent, lanes.time.shape[1])[1]
-    if times == 1:
-        return update(lanes, spec)
-    lanes, metrics = _repeat(lambda s: update(s, spec), lanes, times)
-    return lanes, jax.tree.map(lambda x: x.mean(axis=0), metrics)
-
-
-def renewed(lanes: Lanes) -> CriticState:
-    """The critics after what happens at the end of a round."""
-    return eqx.filter_vmap(lambda agent, critic: agent.sync(critic))(lanes.agent, lanes.critic)
+    arrays, total = jax.lax.fori_loop(jnp.zeros_like(times), times, body, (arrays, zeros))
+    mean = jax.tree.map(lambda x: x / jnp.maximum(times, 1).astype(x.dtype), total)
+    return eqx.combine(arrays, fixed), mean
 
 
 @eqx.filter_jit
-def chunk(lanes: Lanes, spec: EnvSpec, rounds: int) -> tuple[Lanes, dict[str, Array]]:
-    """`rounds` renewals of the target network, `target_update_interval` updates before each."""
-    envs = lanes.time.shape[1]
-    moves, length = moves_and_updates(lanes.agent, envs)[0], iterations_per_round(lanes.agent, envs)
+def warm_up(lanes: Lanes, spec: EnvSpec, iterations: Any) -> Lanes:
+    """Take steps with nothing but exploration."""
+    return _repeat(lambda s: (collect(s, spec, warm_up=True), ()), lanes, iterations)[0]
+
+
+@eqx.filter_jit
+def chunk(lanes: Lanes, spec: EnvSpec, rounds: Any) -> tuple[Lanes, dict[str, Array]]:
+    """Train for a number of rounds; each ends with an update of the target networks.
+
+    The number is not known to the compiler, so one program serves chunks of every length.
+    """
+    moves, length = moves_and_updates(lanes.agent, lanes.num_envs)[0], iterations_per_round(lanes.agent, lanes.num_envs)
 
     def iteration(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
         if moves == 1:
-            return learn(collect(lanes, spec, warm=False), spec)
-        return learn(_repeat(lambda s: (collect(s, spec, warm=False), None), lanes, moves)[0], spec)
+            return learn(collect(lanes, spec, warm_up=False), spec)
+        return learn(_scan(lambda s: (collect(s, spec, warm_up=False), None), lanes, moves)[0], spec)
 
     def round_(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
-        lanes, metrics = _repeat(iteration, lanes, length)
-        lanes = eqx.tree_at(lambda s: s.critic, lanes, renewed(lanes))
+        lanes, metrics = _scan(iteration, lanes, length)
+        lanes = eqx.tree_at(lambda s: s.agent_state, lanes, update_targets(lanes))
         return lanes, jax.tree.map(lambda x: x.mean(axis=0), metrics)
 
-    lanes, metrics = _repeat(round_, lanes, rounds)
-    return lanes, jax.tree.map(lambda x: x.mean(axis=0), metrics)
-
-
-def steps_per_round(agent: Agent, envs: int) -> int:
-    """Environment steps of each lane between two renewals of its target network."""
-    return iterations_per_round(agent, envs) * moves_and_updates(agent, envs)[0] * envs
+    return _repeat(round_, lanes, rounds)
 
 
 def advance(lanes: Lanes, spec: EnvSpec, steps: int, rounds: int) -> Iterator[tuple[Lanes, Any]]:
-    """Trains for about `steps` more environment steps a lane, handing over the state after every chunk."""
-    envs = lanes.time.shape[1]
+    """Train for about `steps` more environment steps a lane, and yield the state after every chunk."""
     goal = int(lanes.steps) + steps
     warm = min(steps, max(0, lanes.agent.training.learning_starts - int(lanes.steps)))
     if warm:
-        lanes = warm_up(lanes, spec, -(-warm // envs))
+        lanes = warm_up(lanes, spec, jnp.asarray(-(-warm // lanes.num_envs), jnp.int32))
         yield lanes, {}
-    each = steps_per_round(lanes.agent, envs)
+    each = steps_per_round(lanes.agent, lanes.num_envs)
     while (left := goal - int(lanes.steps)) > 0:
-        lanes, metrics = chunk(lanes, spec, min(rounds, max(1, -(-left // each))))
+        lanes, metrics = chunk(lanes, spec, jnp.asarray(min(rounds, max(1, -(-left // each))), jnp.int32))
         yield lanes, metrics

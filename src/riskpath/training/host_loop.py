@@ -1,126 +1,58 @@
-"""Training on environments that are not part of the compiled program: the host steps them, everything else is the same.
+"""The training loop for environments outside of the compiled program: the host steps them, the rest is the same.
 
-`Worlds` are all environments of all lanes, in one row: lane 0's, lane 1's, … They step together, and one that is done
-begins its next episode at once (Gymnasium's SAME_STEP), so the true last observation is never lost. Choosing, recording
-and learning are the functions of the fused loop, compiled one by one; with the same keys the numbers are the same.
+Choosing, recording and learning are the functions of the fused loop, compiled one by one; with the same keys the
+numbers are the same, bit for bit.
 """
 
-import abc
 import functools
 import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array
 
 from riskpath.agents.agent import Agent
 from riskpath.envs.environment import Environment
-from riskpath.errors import RiskpathError
+from riskpath.envs.vector import VectorEnvironment
+from riskpath.evaluation.rollout import repeat_memory
 from riskpath.training import fused_loop as loop
-from riskpath.training.fused_loop import Choice, Lanes, Outcome
-from riskpath.types import EnvSpec, Key, Percept, tree_where
+from riskpath.training.fused_loop import Choice, Outcome
+from riskpath.training.lanes import Lanes, lane_keys
+from riskpath.training.lanes import start as start_lanes
+from riskpath.types import EnvSpec
 
 
-class Outside(Environment):
-    """Stands in a program for an environment that is stepped by the host: it knows the sizes and nothing else."""
-
-    sizes: EnvSpec
-    """Sizes."""
-    translation: Any = eqx.field(static=True, default=None)
-    """How a user's observations and actions are read; None if they are the agent's own."""
-
-    @property
-    def spec(self) -> EnvSpec:
-        """Sizes."""
-        return self.sizes
-
-    def bare(self) -> "Outside":
-        """There is nothing to leave out."""
-        return self
-
-    def reset(self, key: Key) -> tuple[Shaped[Array, "*obs"], tuple[()]]:
-        """Nothing has been seen yet."""
-        return jnp.zeros(self.sizes.observation_shape, self.sizes.observation_dtype), ()
-
-    def step(self, key: Key, state: Any, action: Any) -> Any:
-        """The host's part."""
-        raise RiskpathError("this environment is stepped by the host")
-
-    def action_mask(self, state: Any) -> Bool[Array, " A"]:
-        """Every action, until told otherwise."""
-        return jnp.ones((self.sizes.num_actions,), bool)
+def start(
+    agents: Sequence[Agent], env: Environment, vector: VectorEnvironment, seeds: int, num_envs: int, seed: int
+) -> Lanes:
+    """Return lanes as the fused loop does, with the first observations of the environments."""
+    lanes = start_lanes(agents, [env] * len(agents), seeds, num_envs, seed)
+    env_keys = jax.vmap(lambda key: jax.random.split(key, 3)[1])(lane_keys(len(agents), seeds, seed))
+    keys = jax.vmap(lambda key: jax.random.split(key, num_envs))(env_keys)
+    first = tuple(_by_lane(x, lanes.count) for x in vector.reset(keys.reshape(-1)))
+    return eqx.tree_at(lambda s: (s.time_step.observation, s.time_step.action_mask), lanes, first)
 
 
-class Seen(NamedTuple):
-    """What came of one step of a row of worlds: `loop.Outcome` in NumPy, with a leading axis K."""
-
-    final_obs: np.ndarray
-    final_mask: np.ndarray
-    reward: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-    obs: np.ndarray
-    mask: np.ndarray
+def restart(lanes: Lanes, vector: VectorEnvironment, spec: EnvSpec) -> Lanes:
+    """Return the same agents with the same replay buffer, at the start of new episodes."""
+    keys = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, lanes.steps), lanes.num_envs))(lanes.keys)
+    observation, mask = (_by_lane(x, lanes.count) for x in vector.reset(keys.reshape(-1)))
+    vector.steps = int(lanes.steps)
+    time_step = jax.vmap(jax.vmap(spec.first_time_step))(observation, mask)
+    memory = repeat_memory(lanes.agent_state.initial_memory, lanes.num_envs)
+    return replace(lanes, time_step=time_step, memory=memory, return_so_far=jnp.zeros_like(lanes.return_so_far))
 
 
-class Worlds(abc.ABC):
-    """A row of environments that the host steps together."""
-
-    spec: EnvSpec
-    count: int
-    """How many: K."""
-    steps: int = 0
-    """How far each lane's are; lanes that were stopped in the middle of a chunk are not as far."""
-
-    @abc.abstractmethod
-    def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
-        """First observations [K, …] and masks [K, A]; the keys decide about randomness."""
-
-    @abc.abstractmethod
-    def step(self, action: np.ndarray, env_keys: Any, reset_keys: Any) -> Seen:
-        """One step of all."""
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Lets go of whatever it holds."""
-
-
-def start(agents: Sequence[Agent], world: Environment, worlds: Worlds, seeds: int, envs: int, seed: int) -> Lanes:
-    """Fresh networks and an empty ring, as in the fused loop, and the worlds' first observations."""
-    lanes = loop.start(agents, [world] * len(agents), seeds, envs, seed)
-    env_keys = jax.vmap(lambda key: jax.random.split(key, 3)[1])(loop.lane_keys(len(agents), seeds, seed))
-    keys = jax.vmap(lambda key: jax.random.split(key, envs))(env_keys)
-    told = tuple(_by_lane(x, lanes) for x in worlds.reset(keys.reshape(-1)))
-    return eqx.tree_at(lambda s: (s.percept.obs, s.percept.mask), lanes, told)
-
-
-def restart(lanes: Lanes, worlds: Worlds, spec: EnvSpec) -> Lanes:
-    """The same agents with the same replay, at the start of new episodes."""
-    envs = lanes.time.shape[1]
-    keys = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, lanes.steps), envs))(lanes.keys)
-    obs, mask = (_by_lane(x, lanes) for x in worlds.reset(keys.reshape(-1)))
-    worlds.steps = int(lanes.steps)
-    percept = Percept(obs, jnp.zeros_like(lanes.earned), mask)
-    memory, time, earned = _fresh_memories(lanes, spec, envs), jnp.zeros_like(lanes.time), jnp.zeros_like(lanes.earned)
-    return replace(lanes, percept=percept, memory=memory, time=time, earned=earned)
-
-
-def _fresh_memories(lanes: Lanes, spec: EnvSpec, each: int) -> Any:
-    """Those of `each` episodes of every lane before their first step."""
-    several = lambda agent, critic: jax.vmap(lambda _: agent.reset(critic, spec))(jnp.arange(each))  # noqa: E731
-    return eqx.filter_vmap(several)(lanes.agent, lanes.critic)
-
-
-def _by_lane(x: Any, lanes: Lanes) -> Array:
-    """[K, …] as [L, K/L, …]."""
-    return jnp.asarray(_rows(x, lanes.time.shape[0]))
+def _by_lane(x: Any, count: int) -> Array:
+    """Reshape [K, …] to [L, K/L, …]."""
+    return jnp.asarray(_rows(x, count))
 
 
 def _rows(x: Any, count: int) -> np.ndarray:
@@ -128,9 +60,9 @@ def _rows(x: Any, count: int) -> np.ndarray:
 
 
 class Fixed:
-    """All of lanes that are no arrays: programs are compiled for it.
+    """All leaves of lanes that are not arrays: programs are compiled for them.
 
-    Taking lanes apart and hashing this takes longer than a small network's step, so both are done once for many steps.
+    Flattening lanes and hashing this takes longer than a step of a small network, so both are done once for many steps.
     """
 
     def __init__(self, lanes: Lanes):
@@ -146,170 +78,112 @@ class Fixed:
 
     @staticmethod
     def arrays(lanes: Lanes) -> list[Array]:
-        """The rest of them."""
+        """Return the leaves that are arrays."""
         return [leaf for leaf in jax.tree.leaves(lanes) if eqx.is_array(leaf)]
 
     def lanes(self, arrays: Sequence[Array]) -> Lanes:
-        """Both together."""
+        """Return lanes with these arrays."""
         structure, leaves = self._known
         left = iter(arrays)
         return jax.tree.unflatten(structure, [next(left) if leaf is None else leaf for leaf in leaves])
 
 
-# The state is handed over and replaced: without donation each call would copy the replay.
+# The state is donated: otherwise each call would copy the replay buffer.
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _choose(fixed: Fixed, arrays: list[Array], warm: Any) -> tuple[list[Array], Choice]:
-    lanes, choice = loop.choose(fixed.lanes(arrays), warm)
+def _choose(fixed: Fixed, arrays: list[Array], warm_up: Any) -> tuple[list[Array], Choice]:
+    lanes, choice = loop.choose(fixed.lanes(arrays), warm_up)
     return Fixed.arrays(lanes), choice
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
-def _settle(
-    fixed: Fixed, spec: EnvSpec, arrays: list[Array], choice: Choice, seen: Any, times: Any, renew: Any
+def _record_and_learn(
+    fixed: Fixed, spec: EnvSpec, arrays: list[Array], choice: Choice, outcome: Any, times: Any, update: Any
 ) -> tuple[list[Array], dict[str, Array]]:
-    """Records a step, learns `times` times (none or once), and renews the target networks if it is time.
+    """Record a step, learn `times` times (0 or 1), and update the target networks if `update` is true.
 
-    The updates are in a loop whose length the compiler is not told: in a loop, as in the fused program, sums are
-    rounded the same way; one of known length would be dissolved. So one program does for every step.
+    The updates are in a loop whose length the compiler does not know: in a loop, as in the fused program, sums are
+    rounded in the same way, and a loop of known length would be dissolved. So one program serves every step.
     """
-    arrays = Fixed.arrays(loop.record(fixed.lanes(arrays), spec, choice, Outcome(*seen)))
+    arrays = Fixed.arrays(loop.record(fixed.lanes(arrays), spec, choice, Outcome(*outcome)))
     learn = lambda arrays: loop.learn(fixed.lanes(arrays), spec)  # noqa: E731
-    blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), eqx.filter_eval_shape(learn, arrays)[1])
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), eqx.filter_eval_shape(learn, arrays)[1])
 
     def body(_: Any, carry: Any) -> Any:
         lanes, metrics = learn(carry[0])
         return Fixed.arrays(lanes), metrics
 
-    arrays, metrics = jax.lax.fori_loop(jnp.zeros_like(times), times, body, (arrays, blank))
+    arrays, metrics = jax.lax.fori_loop(jnp.zeros_like(times), times, body, (arrays, zeros))
     lanes = fixed.lanes(arrays)
-    old, still = eqx.partition(lanes.critic, eqx.is_array)
-    critic = jax.lax.cond(renew, lambda: eqx.filter(loop.renewed(lanes), eqx.is_array), lambda: old)
-    return Fixed.arrays(eqx.tree_at(lambda s: s.critic, lanes, eqx.combine(critic, still))), metrics
+    old, static = eqx.partition(lanes.agent_state, eqx.is_array)
+    state = jax.lax.cond(update, lambda: eqx.filter(loop.update_targets(lanes), eqx.is_array), lambda: old)
+    return Fixed.arrays(eqx.tree_at(lambda s: s.agent_state, lanes, eqx.combine(state, static))), metrics
 
 
-def _own(arrays: Sequence[Array]) -> list[Array]:
-    """Copies that share nothing with anything: parts of a fresh state are one and the same."""
+def _copy(arrays: Sequence[Array]) -> list[Array]:
+    """Copy arrays, so that donating one does not destroy another: parts of a fresh state are the same array."""
     return [jnp.array(x, copy=True) for x in arrays]
 
 
-def advance(lanes: Lanes, worlds: Worlds, spec: EnvSpec, steps: int, rounds: int) -> Iterator[tuple[Lanes, Any]]:
-    """`loop.advance` with environments outside of the program.
+def advance(
+    lanes: Lanes, vector: VectorEnvironment, spec: EnvSpec, steps: int, rounds: int
+) -> Iterator[tuple[Lanes, Any]]:
+    """Train as `fused_loop.advance` does, with environments outside of the program.
 
-    Ctrl-C is heard between two iterations only: in the middle of one the old state is gone and the new not there yet.
+    Ctrl-C takes effect between two iterations: within one the old state is donated and the new one not complete.
     """
-    fixed, arrays = Fixed(lanes), _own(Fixed.arrays(lanes))
-    (count, envs), taken, agent = lanes.time.shape, int(lanes.steps), lanes.agent
-    goal, each = taken + steps, loop.steps_per_round(agent, envs)
-    moves, length = loop.moves_and_updates(agent, envs)[0], loop.iterations_per_round(agent, envs)
+    fixed, arrays = Fixed(lanes), _copy(Fixed.arrays(lanes))
+    count, num_envs, agent = lanes.count, lanes.num_envs, lanes.agent
+    taken = int(lanes.steps)
+    goal, each = taken + steps, loop.steps_per_round(agent, num_envs)
+    moves, length = loop.moves_and_updates(agent, num_envs)[0], loop.iterations_per_round(agent, num_envs)
 
-    def move(arrays: list[Array], warm: bool, learn: bool, renew: bool) -> tuple[list[Array], dict[str, Array]]:
-        arrays, choice = _choose(fixed, arrays, np.bool_(warm))
+    def move(arrays: list[Array], warm_up: bool, learn: bool, update: bool) -> tuple[list[Array], dict[str, Array]]:
+        arrays, choice = _choose(fixed, arrays, np.bool_(warm_up))
         action = np.asarray(choice.action)
-        worlds.steps += envs
-        seen = worlds.step(action.reshape(-1, *action.shape[2:]), choice.env_keys, choice.reset_keys)
-        told = tuple(_rows(x, count) for x in seen)
-        return _settle(fixed, spec, arrays, choice, told, np.int32(learn), np.bool_(renew))
+        vector.steps += num_envs
+        result = vector.step(action.reshape(-1, *action.shape[2:]), choice.env_keys, choice.reset_keys)
+        outcome = tuple(_rows(x, count) for x in result)
+        return _record_and_learn(fixed, spec, arrays, choice, outcome, np.int32(learn), np.bool_(update))
 
-    with patient() as stop:
+    with delayed_interrupt() as stop:
         warm = min(steps, max(0, agent.training.learning_starts - taken))
-        for _ in range(-(-warm // envs)):
-            arrays, _ = move(arrays, warm=True, learn=False, renew=False)
-            taken += envs
+        for _ in range(-(-warm // num_envs)):
+            arrays, _ = move(arrays, warm_up=True, learn=False, update=False)
+            taken += num_envs
             if stop.is_set():
                 break
         if warm:
-            yield fixed.lanes(_own(arrays)), {}
+            yield fixed.lanes(_copy(arrays)), {}
         while taken < goal and not stop.is_set():
             metrics = []
             for i in range(min(rounds, max(1, -(-(goal - taken) // each))) * length):
                 for _ in range(moves - 1):
-                    arrays, _ = move(arrays, warm=False, learn=False, renew=False)
-                arrays, said = move(arrays, warm=False, learn=True, renew=(i + 1) % length == 0)
-                taken += moves * envs
-                metrics.append(said)
+                    arrays, _ = move(arrays, warm_up=False, learn=False, update=False)
+                arrays, new = move(arrays, warm_up=False, learn=True, update=(i + 1) % length == 0)
+                taken += moves * num_envs
+                metrics.append(new)
                 if stop.is_set():
                     break
-            yield fixed.lanes(_own(arrays)), jax.tree.map(lambda *x: np.mean(np.stack(x), axis=0), *metrics)
+            yield fixed.lanes(_copy(arrays)), jax.tree.map(lambda *x: np.mean(np.stack(x), axis=0), *metrics)
     if stop.is_set():
         raise KeyboardInterrupt
 
 
 @contextmanager
-def patient() -> Iterator[threading.Event]:
-    """Ctrl-C sets the event instead of interrupting whatever is going on; a second one interrupts."""
-    asked = threading.Event()
+def delayed_interrupt() -> Iterator[threading.Event]:
+    """Set an event on Ctrl-C instead of raising at once; a second Ctrl-C raises."""
+    requested = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield requested
         return
 
-    def hear(number: int, frame: Any) -> None:
-        if asked.is_set():
+    def handle(number: int, frame: Any) -> None:
+        if requested.is_set():
             raise KeyboardInterrupt
-        asked.set()
+        requested.set()
 
-    before = signal.signal(signal.SIGINT, hear)
+    before = signal.signal(signal.SIGINT, handle)
     try:
-        yield asked
+        yield requested
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@eqx.filter_jit
-def _greedy(lanes: Lanes, percept: Any, memory: Any, key: Key) -> Any:
-    """The best action of every lane in each of its environments [L, P]."""
-
-    def one(agent: Agent, critic: Any, percept: Any, memory: Any) -> Any:
-        act = lambda p, m: agent.act(critic, m, p, key=key, explore=jnp.zeros(()))  # noqa: E731
-        return jax.vmap(act)(percept, memory)
-
-    return eqx.filter_vmap(one)(lanes.agent, lanes.critic, percept, memory)
-
-
-def rollouts(
-    lanes: Lanes, worlds: Worlds, spec: EnvSpec, each: int, limit: int | None = None, *, key: Key
-) -> tuple[Float[np.ndarray, "L N"], Float[np.ndarray, "L N"], Bool[np.ndarray, "L N"]]:
-    """Greedy episodes: the first `each` of every world, so that long ones count as much as short ones.
-
-    Returns, discounted returns, and which of them ended before the worlds cut them off, after `limit` steps.
-    """
-    count, size = lanes.time.shape[0], worlds.count
-    start_key, key = jax.random.split(key)
-    obs, mask = worlds.reset(jax.random.split(start_key, size))
-    memory = fresh = _fresh_memories(lanes, spec, size // count)
-    discount = np.broadcast_to(np.asarray(lanes.agent.discount, np.float64), (count,)).repeat(size // count)
-    reward, length = np.zeros(size, np.float32), np.zeros(size, int)
-    total, discounted, weight = np.zeros(size), np.zeros(size), np.ones(size)
-    found: list[list[tuple[float, float, bool]]] = [[] for _ in range(size)]
-    while min(map(len, found)) < each:
-        percept = Percept(*(_by_lane(x, lanes) for x in (obs, reward, mask)))
-        key, act_key, env_key, reset_key = jax.random.split(key, 4)
-        action, memory = _greedy(lanes, percept, memory, act_key)
-        flat = np.asarray(action).reshape(size, *action.shape[2:])
-        o = worlds.step(flat, *(jax.random.split(k, size) for k in (env_key, reset_key)))
-        total, discounted, weight = total + o.reward, discounted + weight * o.reward, weight * discount
-        length += 1
-        done = o.terminated | o.truncated
-        for i in np.flatnonzero(done):
-            cut = o.truncated[i] and length[i] == limit
-            found[i].append((total[i], discounted[i], not cut))
-        total, discounted, length = (np.where(done, 0, x) for x in (total, discounted, length))
-        weight, reward = np.where(done, 1.0, weight), np.where(done, 0.0, o.reward).astype(np.float32)
-        memory = _where_done(_by_lane(done, lanes), fresh, memory)
-        obs, mask = o.obs, o.mask
-    kept = np.array([episodes[:each] for episodes in found]).reshape(count, -1, 3)
-    return kept[..., 0], kept[..., 1], kept[..., 2] > 0
-
-
-@eqx.filter_jit
-def outlook(lanes: Lanes, spec: EnvSpec, obs: Shaped[Array, "L *obs"], mask: Bool[Array, "L A"]) -> Float[Array, " L"]:
-    """What every lane believes an episode to be worth that starts with such an observation."""
-
-    def one(agent: Agent, critic: Any, obs: Any, mask: Any) -> Float[Array, ""]:
-        return agent.worth(critic, agent.reset(critic, spec), Percept(obs, jnp.zeros(()), mask))
-
-    return eqx.filter_vmap(one)(lanes.agent, lanes.critic, obs, mask)
-
-
-@eqx.filter_jit
-def _where_done(done: Bool[Array, "L P"], fresh: Any, memory: Any) -> Any:
-    return jax.vmap(jax.vmap(tree_where))(done, fresh, memory)

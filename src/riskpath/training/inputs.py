@@ -1,35 +1,41 @@
-"""What a user hands over to `train`, checked and made ready; whatever is wrong with it is one line, before any work."""
+"""Converts and checks the arguments of `train` and `Run.evaluate`; an error is one line, before any work starts."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
 
-from riskpath.agents.agent import Agent
+from riskpath.agents.agent import Agent, AgentState
 from riskpath.envs import make
-from riskpath.envs.environment import Environment, FiniteProblem, as_finite, finite
+from riskpath.envs.environment import Environment
+from riskpath.envs.finite import FiniteProblem, as_arrays, as_finite, finite
 from riskpath.errors import RiskpathError
+from riskpath.evaluation.rollout import Returns, rollout_on_host
 from riskpath.mdp.model import FiniteMDP
-from riskpath.training import fused_loop as loop
-from riskpath.types import EnvSpec
+from riskpath.risk.measures import CVaR, Mean
+from riskpath.training.lanes import is_swept
+from riskpath.types import EnvSpec, Key
+
+ENVS_PER_LANE = 8
+"""Gymnasium environments of one lane while it is evaluated."""
 
 
-def require_functions(progress: Any, watch: Any, callbacks: Any) -> None:
-    """What is called while training goes on."""
+def require_functions(progress: Any, evaluator: Any, callbacks: Any) -> None:
+    """Refuse functions that cannot be called during training."""
     if not isinstance(callbacks, Sequence):
         raise RiskpathError(f"callbacks must be a list of functions, got a {type(callbacks).__name__}")
     if not (progress is None or isinstance(progress, bool) or callable(progress)):
         raise RiskpathError(f"progress must be True, False or a function, got {progress!r}")
-    for name, function in (("watch", watch), *(("a callback", one) for one in callbacks)):
+    for name, function in (("evaluator", evaluator), *(("a callback", one) for one in callbacks)):
         if function is not None and not callable(function):
             raise RiskpathError(f"{name} must be a function, got {function!r}")
 
 
 def as_agents(agent: Any) -> list[Agent]:
-    """One for each setting."""
+    """Return one agent for each setting."""
     agents: list[Any] = list(agent) if isinstance(agent, Iterable) and not isinstance(agent, str) else [agent]
     for one in agents:
         if isinstance(one, type) and issubclass(one, Agent):
@@ -39,14 +45,22 @@ def as_agents(agent: Any) -> list[Agent]:
     if not agents:
         raise RiskpathError("give at least one agent")
     if any(_fixed(one) != _fixed(agents[0]) for one in agents):
-        raise RiskpathError(
-            "agents trained together may differ in float numbers only (2.0, not 2); train them one after the other"
-        )
+        raise RiskpathError(f"agents trained together may differ in float hyperparameters only: {_difference(agents)}")
     return agents
 
 
+def _difference(agents: list[Agent]) -> str:
+    """Return why agents cannot be trained together, and what to do."""
+    kinds = {type(agent.risk) for agent in agents}
+    if kinds == {Mean, CVaR}:
+        return "write CVaR(1.0) for Mean() to train it beside other levels"
+    if len(kinds) > 1:
+        return "their measures are of different kinds; wrap each one in riskpath.risk.Tabulated(measure)"
+    return "write 2.0, not 2, and train agents with other differences one after the other"
+
+
 def as_environment(env: Any) -> Environment:
-    """A name, a `FiniteMDP` or an environment, as an environment whose arrays can be stacked."""
+    """Return a name, a `FiniteMDP` or an environment as an environment whose arrays can be stacked."""
     if isinstance(env, str):
         try:
             env = make(env)
@@ -67,61 +81,80 @@ def as_environment(env: Any) -> Environment:
 
 
 def as_environments(env: Any, count: int) -> tuple[list[Environment], list[Any]]:
-    """An environment for each of `count` settings, and where they are Gymnasium's, how to make them."""
-    outside = gymnasium_environments(env, count)
+    """Return an environment for each of `count` settings and, for Gymnasium environments, how to make them."""
+    sources = gymnasium_sources(env, count)
     listed = env if isinstance(env, list | tuple) else [env] * count
-    worlds = [found.world for found in outside] or _match([as_environment(one) for one in listed], count)
-    if any(world.spec != worlds[0].spec for world in worlds):
+    environments = [source.environment for source in sources] or _match([as_environment(e) for e in listed], count)
+    if any(env.spec != environments[0].spec for env in environments):
         raise RiskpathError("environments trained together must have the same sizes; train them one after the other")
-    if not outside and any(_fixed(world.bare()) != _fixed(worlds[0].bare()) for world in worlds):
+    if not sources and any(_fixed(as_arrays(env)) != _fixed(as_arrays(environments[0])) for env in environments):
         raise RiskpathError("environments trained together may differ in numbers only; train them one after the other")
-    return worlds, outside
+    return environments, sources
 
 
-def gymnasium_environments(env: Any, count: int) -> list[Any]:
-    """How to make a Gymnasium environment for each of `count` settings; nothing if they are of another kind."""
-    if find_spec("gymnasium") is None:  # all else works without it
+def gymnasium_sources(env: Any, count: int) -> list[Any]:
+    """Return how to make a Gymnasium environment for each of `count` settings; nothing for other environments."""
+    if find_spec("gymnasium") is None:
+        if isinstance(env, str) and "-v" in env:
+            raise RiskpathError(f"{env} is a Gymnasium environment, which needs: pip install 'riskpath[gymnasium]'")
         return []
-    worlds = gym_worlds()
+    vector = gymnasium_module()
     if not isinstance(env, list | tuple):
-        return [worlds.foreign(env)] * count if worlds.is_foreign(env) else []
-    kinds = [worlds.is_foreign(one) for one in env]
+        return [vector.gymnasium_source(env)] * count if vector.is_gymnasium(env) else []
+    kinds = [vector.is_gymnasium(one) for one in env]
     if any(kinds) and not all(kinds):
         raise RiskpathError("Gymnasium environments and others cannot be trained together; train them one by one")
-    if any(isinstance(one, worlds.VectorEnv) for one in env):
+    if any(isinstance(one, vector.VectorEnv) for one in env):
         raise RiskpathError("give one vector environment for all settings, not a list of them")
-    return _match([worlds.foreign(one) for one in env], count) if any(kinds) else []
+    return _match([vector.gymnasium_source(one) for one in env], count) if any(kinds) else []
 
 
-def gym_worlds() -> Any:
-    """The module of that name, imported only where Gymnasium is wanted: all else works without it."""
-    from riskpath.envs import gymnasium_vector as gym_worlds
+def gymnasium_module() -> Any:
+    """Import `envs.gymnasium_vector`, only where Gymnasium is needed."""
+    from riskpath.envs import gymnasium_vector
 
-    return gym_worlds
+    return gymnasium_vector
 
 
-def _match(found: list[Any], count: int) -> list[Any]:
-    if len(found) != count:
-        raise RiskpathError(f"got {count} agents and {len(found)} environments; they must match")
-    return found
+def gymnasium_rollout(
+    agent: Agent, state: AgentState, sources: Sequence[Any], spec: EnvSpec, episodes: int, limit: int, *, key: Key
+) -> Returns:
+    """Roll out episodes of every lane in Gymnasium environments made for this purpose."""
+    module = gymnasium_module()
+    module.require_copies(sources)
+    own = sources[0].translation.max_episode_steps
+    cut = limit if own is None or limit < own else None
+    width = min(episodes, ENVS_PER_LANE)
+    lanes = state.gradient_steps.shape[0]
+    with closing(module.GymnasiumVector(sources, lanes // len(sources) * width, limit=cut)) as vector:
+        returns = rollout_on_host(agent, state, vector, spec, -(-episodes // width), cut, key=key)
+    plain, discounted, finished = (x[:, :episodes] for x in returns)
+    return plain, discounted, finished
+
+
+def _match(listed: list[Any], count: int) -> list[Any]:
+    if len(listed) != count:
+        raise RiskpathError(f"got {count} agents and {len(listed)} environments; they must match")
+    return listed
 
 
 def _fixed(thing: Agent | Environment) -> str:
-    """All of an agent or an environment that lanes must have in common."""
-    swept = loop.is_swept if isinstance(thing, Agent) else eqx.is_array
+    """Return everything that lanes must have in common."""
+    swept = is_swept if isinstance(thing, Agent) else eqx.is_array
     return repr((jax.tree.structure(thing), [leaf for leaf in jax.tree.leaves(thing) if not swept(leaf)]))
 
 
-def require_fit(agent: Agent, spec: EnvSpec, envs: int) -> None:
-    """Refuses an agent that cannot be trained there."""
+def require_fit(agent: Agent, spec: EnvSpec, num_envs: int) -> None:
+    """Refuse an agent that cannot be trained in an environment."""
+    agent.require_actions(spec)
     every = agent.training.train_freq
-    if envs % every and every % envs:
-        raise RiskpathError(f"train_freq and envs must divide one another, got {every} and {envs}")
+    if num_envs % every and every % num_envs:
+        raise RiskpathError(f"train_freq and num_envs must divide one another, got {every} and {num_envs}")
     agent.window(spec)
 
 
 def require_alike(trained: EnvSpec, other: EnvSpec) -> None:
-    """Refuses an environment in which what was learned elsewhere means nothing."""
+    """Refuse an environment with other sizes than the one trained on."""
     for what, name in (
         ("shape of observations", "observation_shape"),
         ("number of states", "num_states"),
@@ -131,10 +164,3 @@ def require_alike(trained: EnvSpec, other: EnvSpec) -> None:
         ours, theirs = getattr(trained, name), getattr(other, name)
         if ours != theirs:
             raise RiskpathError(f"this environment has another {what} than the one trained on: {theirs}, not {ours}")
-
-
-def use_compilation_cache() -> None:
-    """Compiled programs are kept on disk, so that only the first run of a kind waits for the compiler."""
-    if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
-        jax.config.update("jax_compilation_cache_dir", str(Path.home() / ".cache" / "riskpath" / "xla"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

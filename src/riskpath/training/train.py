@@ -10,10 +10,9 @@ import numpy as np
 
 from riskpath.agents.agent import Agent
 from riskpath.errors import RiskpathError, in_one_line
-from riskpath.training import fused_loop as loop
-from riskpath.training import host_loop as host
-from riskpath.training import inputs as prepare
+from riskpath.training import fused_loop, host_loop, inputs
 from riskpath.training.checkpoint import Checkpointer
+from riskpath.training.lanes import CHECKS, Lanes, start
 from riskpath.training.progress import TrainingBar
 from riskpath.training.run import Plan, Run, TrainingStopped
 from riskpath.validation import given, require_counts, require_whole
@@ -27,94 +26,101 @@ def train(
     *,
     steps: int | None = None,
     seeds: int = 1,
-    envs: int = 1,
+    num_envs: int = 1,
     seed: int = 0,
     progress: bool | Callback = False,
     evaluate_every: int | None = None,
-    watch: Callable[[Run], dict[str, Any]] | None = None,
+    evaluator: Callable[[Run], dict[str, Any]] | None = None,
     workers: bool = False,
     checkpoint: Checkpointer | str | Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Run:
-    """Trains `seeds` lanes for every setting, side by side in one compiled program.
+    """Train `seeds` lanes for every setting, side by side in one compiled program.
 
     Settings are agents (and environments) that differ in numbers only: hyperparameters, risk levels, rewards,
-    probabilities. A `Run` in place of an agent is trained further. Interrupted with Ctrl-C, it returns what was
-    trained so far; where something fails, that is the `run` of a `TrainingStopped`.
+    probabilities. A `Run` in place of an agent is trained further. Ctrl-C ends training early and returns the run so
+    far; after an error the run so far is the `run` of a `TrainingStopped`.
 
     Args:
         agent: An agent, several settings of one, or a run to continue.
         env: A name, a `FiniteMDP`, an environment; a Gymnasium id, environment, function that makes one, or vector
             environment (SAME_STEP autoreset); or a list with one for each agent.
-        steps: Environment steps for each lane; a run that was interrupted is finished as planned if none are given.
+        steps: Environment steps for each lane; by default an interrupted run is finished as planned.
         seeds: Lanes for each setting.
-        envs: Environments for each lane.
-        seed: The number all randomness starts from.
+        num_envs: Environments for each lane.
+        seed: Seed of all randomness.
         progress: True for a progress bar, or a function called after every chunk with the run and its metrics.
-        evaluate_every: Steps between evaluations of the greedy policies, kept in `run.curve`; one more in the end.
-        watch: What to keep there instead of the values, as a function of the run.
-        workers: Step Gymnasium environments in processes of their own, one for each: worth it if a step is slow.
-        checkpoint: A folder to save to at first, every five minutes and in the end, or a `Checkpointer`.
-        callbacks: Functions of the run and a dictionary of numbers, called after every chunk (`logs.py`).
+        evaluate_every: Steps between evaluations of the greedy policies, kept in `run.curve`; one more at the end.
+        evaluator: A function of the run whose result (a dictionary) is kept there instead of the values.
+        workers: Step each Gymnasium environment in a process of its own; worth it if a step is slow.
+        checkpoint: A folder to save to at the start, every five minutes and at the end, or a `Checkpointer`. Another
+            run that was saved there before is only replaced by `Checkpointer(path, overwrite=True)`.
+        callbacks: Functions of the run and a dictionary of metrics, called after every chunk (`callbacks.py`).
     """
-    require_counts(seeds=seeds, envs=envs, **given(steps=steps, evaluate_every=evaluate_every))
+    require_counts(seeds=seeds, num_envs=num_envs, **given(steps=steps, evaluate_every=evaluate_every))
     require_whole(seed=seed)
-    prepare.require_functions(progress, watch, callbacks)
+    inputs.require_functions(progress, evaluator, callbacks)
     if steps is None and not isinstance(agent, Run):
         raise RiskpathError("give steps=…, the environment steps for each lane")
-    prepare.use_compilation_cache()
-    keeper = _checkpointer(checkpoint)
+    checkpointer, continued = _as_checkpointer(checkpoint), isinstance(agent, Run)
     if isinstance(agent, Run):
-        run = _taken_up(agent, env, seeds, envs, workers)
+        run = _continue(agent, env, seeds, num_envs, workers)
     else:
-        run = _begin(agent, env, seeds, envs, seed, workers)
+        run = _begin(agent, env, seeds, num_envs, seed, workers)
     if steps is not None:
         run.plan = Plan(run.steps, steps, evaluate_every)
     if (plan := run.plan) is None:
-        raise RiskpathError("give steps=…; only a run that was interrupted knows how far it was to go")
-    if watch and not plan.evaluate_every:
-        raise RiskpathError("watch is called at every evaluation: give evaluate_every=… as well")
-    if run.outside and plan.evaluate_every and not watch:
-        prepare.gym_worlds().require_copies(run.outside)
-    if keeper:
-        keeper.now(run)  # a place that cannot be written to is known before the work, and whatever happens can go on
-    goal, each = plan.goal, loop.steps_per_round(run.agents[0], run.lanes.time.shape[1])
+        raise RiskpathError("give steps=…; only an interrupted run has steps left")
+    if evaluator and not plan.evaluate_every:
+        raise RiskpathError("evaluator is called at every evaluation: give evaluate_every=… as well")
+    if run.sources and plan.evaluate_every and not evaluator:
+        inputs.gymnasium_module().require_copies(run.sources)
+    if checkpointer:
+        checkpointer.begin(run, continued)  # a folder that cannot be written is reported before the work
+    each = fused_loop.steps_per_round(run.agents[0], run.lanes.num_envs)
     rounds = max(1, min(plan.evaluate_every or plan.steps, plan.steps // 10 or 1, 20_000) // each)
-    show = TrainingBar(goal) if progress is True else progress or None
+    show = TrainingBar(plan.goal) if progress is True else progress or None
+    functions = [*([show] if show else []), *callbacks]
     began, before = time.monotonic(), run.steps
     try:
-        ahead = (run.spec, max(0, goal - run.steps), rounds)
-        chunks: Any = host.advance(run.lanes, run.row, *ahead) if run.row else loop.advance(run.lanes, *ahead)
-        with _keeping(run), contextlib.closing(chunks):  # the host's hears Ctrl-C as long as it is open
+        chunks = _chunks(run, max(0, plan.goal - run.steps), rounds)
+        with _keep(run), contextlib.closing(chunks):
             for lanes, metrics in chunks:
-                _require_finite(run, lanes, metrics)
+                _require_valid(run, lanes, metrics)
                 due, run.lanes = plan.due(run.steps, int(lanes.steps)), lanes
                 speed = (run.steps - before) / max(1e-9, time.monotonic() - began) * len(run.agents) * run.seeds
-                numbers = {"step": run.steps, "steps_per_second": speed, **metrics}
+                record = {"step": run.steps, "steps_per_second": speed, **metrics}
                 if due:
-                    numbers["evaluation"] = noted = _noted(run, watch)
-                    run.curve.append({"step": run.steps, **noted})
-                if keeper:
-                    keeper.maybe(run)
+                    record["evaluation"] = point = _evaluate(run, evaluator)
+                    run.curve.append({"step": run.steps, **point})
+                if checkpointer:
+                    checkpointer.save_if_due(run)
                 if callbacks and metrics:
-                    numbers["estimate"] = run.estimates().ravel()
-                for callback in [*([show] if show else []), *callbacks]:
+                    record["estimate"] = run.estimates().ravel()
+                for function in functions:
                     with in_one_line("a callback failed"):
-                        callback(run, numbers)
+                        function(run, record)
     except KeyboardInterrupt:
         pass
     finally:
         if isinstance(show, TrainingBar):
             show.close()
-        if keeper:
-            with _keeping(run):
-                keeper.now(run)
+        if checkpointer:
+            with _keep(run):
+                checkpointer.save(run)
     return run
 
 
+def _chunks(run: Run, steps: int, rounds: int) -> Any:
+    """Return an iterator over the lanes and metrics after each chunk."""
+    if run.vector:
+        return host_loop.advance(run.lanes, run.vector, run.spec, steps, rounds)
+    return fused_loop.advance(run.lanes, run.spec, steps, rounds)
+
+
 @contextlib.contextmanager
-def _keeping(run: Run) -> Iterator[None]:
-    """An environment fails, or a disk is full: what was learned before is not lost."""
+def _keep(run: Run) -> Iterator[None]:
+    """Attach the run so far to an error, for example of an environment or a full disk."""
     try:
         yield
     except TrainingStopped:
@@ -123,59 +129,61 @@ def _keeping(run: Run) -> Iterator[None]:
         raise TrainingStopped(str(error), run) from error
 
 
-def _require_finite(run: Run, lanes: loop.Lanes, metrics: dict[str, Any]) -> None:
-    """Stops before the run becomes what nobody wants to keep."""
+def _require_valid(run: Run, lanes: Lanes, metrics: dict[str, Any]) -> None:
+    """Stop before invalid numbers become part of the run."""
     between = f"between steps {run.steps} and {int(lanes.steps)}"
-    if not bool(lanes.healthy):
-        raise TrainingStopped(f"a reward was not a finite number {between}", run)
+    for what, valid in zip(CHECKS, np.asarray(lanes.valid), strict=True):
+        wrong = "left no action available" if what == "an action mask" else "was not a finite number"
+        if not valid:
+            raise TrainingStopped(f"{what} {wrong} {between}", run)
     if not np.isfinite(metrics.get("loss", 0.0)).all():
-        cure = "try a smaller step size, or rewards scaled down"
+        cure = "try a smaller learning_rate, or rewards scaled down"
         raise TrainingStopped(f"the loss was not a finite number {between}: {cure}", run)
 
 
-def _noted(run: Run, watch: Any) -> dict[str, Any]:
-    """What the learning curve keeps."""
-    if watch is None:
+def _evaluate(run: Run, evaluator: Any) -> dict[str, Any]:
+    """Return a point of the learning curve."""
+    if evaluator is None:
         return {"values": run.values().tolist()}
-    with in_one_line("watch failed"):
-        noted = watch(run)
-    if not isinstance(noted, dict):
-        raise RiskpathError(f"watch must return a dictionary, got a {type(noted).__name__}")
-    return noted
+    with in_one_line("evaluator failed"):
+        point = evaluator(run)
+    if not isinstance(point, dict):
+        raise RiskpathError(f"evaluator must return a dictionary, got a {type(point).__name__}")
+    return point
 
 
-def _checkpointer(asked: Any) -> Checkpointer | None:
-    if not isinstance(asked, Checkpointer | str | Path | None):
-        raise RiskpathError(f"checkpoint must be a folder or a Checkpointer, got {asked!r}")
-    return Checkpointer(asked) if isinstance(asked, str | Path) else asked
+def _as_checkpointer(checkpoint: Any) -> Checkpointer | None:
+    if not isinstance(checkpoint, Checkpointer | str | Path | None):
+        raise RiskpathError(f"checkpoint must be a folder or a Checkpointer, got {checkpoint!r}")
+    return Checkpointer(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
 
 
-def _begin(agent: Any, env: Any, seeds: int, envs: int, seed: int, workers: bool) -> Run:
-    agents = prepare.as_agents(agent)
-    worlds, outside = prepare.as_environments(env, len(agents))
-    prepare.require_fit(agents[0], worlds[0].spec, envs)
-    if not outside:
-        return Run(agents, worlds, seeds, loop.start(agents, worlds, seeds, envs, seed))
-    row = prepare.gym_worlds().GymnasiumWorlds(outside, seeds * envs, workers)
-    lanes = host.start(agents, outside[0].world, row, seeds, envs, seed)
-    return Run(agents, worlds, seeds, lanes, outside=outside, row=row)
+def _begin(agent: Any, env: Any, seeds: int, num_envs: int, seed: int, workers: bool) -> Run:
+    agents = inputs.as_agents(agent)
+    environments, sources = inputs.as_environments(env, len(agents))
+    inputs.require_fit(agents[0], environments[0].spec, num_envs)
+    if not sources:
+        return Run(agents, environments, seeds, start(agents, environments, seeds, num_envs, seed))
+    vector = inputs.gymnasium_module().GymnasiumVector(sources, seeds * num_envs, workers)
+    lanes = host_loop.start(agents, environments[0], vector, seeds, num_envs, seed)
+    return Run(agents, environments, seeds, lanes, sources=sources, vector=vector)
 
 
-def _taken_up(run: Run, env: Any, seeds: int, envs: int, workers: bool) -> Run:
-    """A run to be trained further; Gymnasium environments that are not where it was left begin anew."""
+def _continue(run: Run, env: Any, seeds: int, num_envs: int, workers: bool) -> Run:
+    """Prepare a run to be trained further; Gymnasium environments that are not at the run's step start anew."""
     if env is not None:
-        raise RiskpathError("a run is trained further where it was trained before: give no environment")
-    for name, asked, has in (("seeds", seeds, run.seeds), ("envs", envs, run.lanes.time.shape[1])):
-        if asked not in (1, has):
-            raise RiskpathError(f"a run is trained further with the {name} it has, {has}, not {asked}")
-    if not run.outside or (run.row and run.row.steps == run.steps):
+        raise RiskpathError("a run is continued in the environment it was trained in: give no environment")
+    for name, wanted, has in (("seeds", seeds, run.seeds), ("num_envs", num_envs, run.lanes.num_envs)):
+        if wanted not in (1, has):
+            raise RiskpathError(f"a run is continued with its own {name}, {has}, not {wanted}")
+    if not run.sources or (run.vector and run.vector.steps == run.steps):
         return run
-    if run.row and not run.outside[0].alone:
+    if run.vector and not run.sources[0].single_use:
         with contextlib.suppress(Exception):  # it may be broken
-            run.row.close()
-        run.row = None
-    row: host.Worlds = run.row or prepare.gym_worlds().GymnasiumWorlds(
-        run.outside, run.seeds * run.lanes.time.shape[1], workers
+            run.vector.close()
+        run.vector = None
+    vector = run.vector or inputs.gymnasium_module().GymnasiumVector(
+        run.sources, run.seeds * run.lanes.num_envs, workers
     )
-    run.row, run.lanes = row, host.restart(run.lanes, row, run.spec)
+    run.vector, run.lanes = vector, host_loop.restart(run.lanes, vector, run.spec)
     return run

@@ -1,0 +1,200 @@
+"""Training hyperparameters: what all agents share, and what is particular to discrete and to continuous actions.
+
+Float fields may be traced: lanes with different values are trained by one compiled program.
+"""
+
+import abc
+from typing import Literal, get_args
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from riskpath.errors import RiskpathError
+from riskpath.nn.network import Network
+from riskpath.renamed import Hyperparameters, renamed_line
+from riskpath.validation import fields, require_counts, require_no_less_than_zero, require_positive, require_share
+
+TwinTarget = Literal["lower_mean", "lower_quantiles"]
+
+
+class BaseTraining(Hyperparameters):
+    """Hyperparameters of training that all agents share."""
+
+    learning_rate: float | Array = 1e-3
+    """Learning rate of Adam for the critics."""
+    learning_rate_decay: float | Array = 0.1
+    """Share of every learning rate that is left in the end; small rates separate nearby quantiles."""
+    decay_starts: float | Array = 0.0
+    """Gradient steps before learning rates begin to fall."""
+    decay_steps: float | Array = 50_000.0
+    """Gradient steps over which learning rates then fall linearly."""
+    batch_size: int = eqx.field(static=True, default=32)
+    """Samples of one gradient step."""
+    online_taus: int = eqx.field(static=True, default=32)
+    """N, the number of quantile levels of the prediction."""
+    target_taus: int = eqx.field(static=True, default=32)
+    """M, the number of quantile levels of the target."""
+    act_taus: int = eqx.field(static=True, default=64)
+    """Number of quantile levels at which the risk of an action is computed."""
+    kappa: float | Array = 1.0
+    """Threshold of the quantile Huber loss in units of the return; keep it small beside the spread of returns."""
+    reward_scale: float | Array = 0.01
+    """Factor on rewards inside the critics; kappa is scaled with it."""
+    buffer_size: int = eqx.field(static=True, default=50_000)
+    """Transitions in the replay buffer of each lane."""
+    learning_starts: int = eqx.field(static=True, default=1_000)
+    """Environment steps with random actions before learning starts."""
+    train_freq: int = eqx.field(static=True, default=1)
+    """Environment steps for each call of `learn`."""
+    target_update_interval: int = eqx.field(static=True, default=100)
+    """Calls of `learn` between two updates of the target networks."""
+    target_update_rate: float | Array = 1.0
+    """Share of the difference that a target update makes up; 1 copies the parameters."""
+
+    def __check_init__(self):
+        counts = ("batch_size", "online_taus", "target_taus", "act_taus", "train_freq", "target_update_interval")
+        require_counts(**fields(self, *counts))
+        require_counts(2, buffer_size=self.buffer_size)
+        require_counts(0, learning_starts=self.learning_starts)
+        require_no_less_than_zero(**fields(self, "learning_rate", "learning_rate_decay", "decay_starts"))
+        require_positive(**fields(self, "decay_steps", "kappa", "reward_scale"))
+        require_share(target_update_rate=self.target_update_rate)
+
+    @property
+    @abc.abstractmethod
+    def samples_per_learn(self) -> int:
+        """Return the number of samples for each call of `learn`."""
+
+    @abc.abstractmethod
+    def epsilon_at(self, gradient_steps: Int[Array, ""]) -> Float[Array, ""]:
+        """Return the probability of exploring after a number of gradient steps."""
+
+    def decay(self, gradient_steps: Int[Array, ""]) -> Float[Array, ""]:
+        """Return the factor on every learning rate after a number of gradient steps."""
+        since = jnp.maximum(gradient_steps.astype(jnp.float32) - self.decay_starts, 0.0)
+        return linear(since, 1.0, self.learning_rate_decay, self.decay_steps)
+
+
+class Training(BaseTraining):
+    """How an agent with discrete actions is trained."""
+
+    epsilon_start: float | Array = 0.25
+    """Probability of a random action when learning starts."""
+    epsilon_end: float | Array = 0.01
+    """Probability of a random action in the end."""
+    epsilon_steps: float | Array = 10_000.0
+    """Gradient steps over which epsilon falls linearly."""
+
+    def __check_init__(self):
+        require_positive(epsilon_steps=self.epsilon_steps)
+        require_share(**fields(self, "epsilon_start", "epsilon_end"))
+
+    @property
+    def samples_per_learn(self) -> int:
+        """Return one batch."""
+        return self.batch_size
+
+    def epsilon_at(self, gradient_steps: Int[Array, ""]) -> Float[Array, ""]:
+        """Return the probability of a random action."""
+        return linear(gradient_steps.astype(jnp.float32), self.epsilon_start, self.epsilon_end, self.epsilon_steps)
+
+
+class ActorCriticTraining(BaseTraining):
+    """How actor and critics are trained; the defaults suit a few hundred thousand steps on four environments."""
+
+    actor_learning_rate: float | Array = 3e-4
+    """Learning rate of Adam for the actor."""
+    learning_rate_decay: float | Array = 0.03
+    decay_starts: float | Array = 25_000.0
+    decay_steps: float | Array = 25_000.0
+    batch_size: int = eqx.field(static=True, default=256)
+    act_taus: int = eqx.field(static=True, default=32)
+    kappa: float | Array = 0.2
+    reward_scale: float | Array = 0.05
+    buffer_size: int = eqx.field(static=True, default=200_000)
+    learning_starts: int = eqx.field(static=True, default=8_000)
+    train_freq: int = eqx.field(static=True, default=8)
+    target_update_interval: int = eqx.field(static=True, default=1)
+    target_update_rate: float | Array = 0.04
+    policy_delay: int = eqx.field(static=True, default=2)
+    """Gradient steps of the critics, each on its own batch, before one of the actor: together one call of `learn`."""
+    target_policy_noise: float | Array = 0.05
+    """Standard deviation of the noise on the target actor's action."""
+    twin_target: TwinTarget = eqx.field(static=True, default="lower_mean")
+    """Target of the twin critics: the whole law with the lower mean, or the lower one of each pair of quantiles."""
+    saturation_limit: float | Array = 2.5
+    """Beyond this value the actor's output before tanh is penalised, where gradients would vanish."""
+    epsilon: float | Array = 0.75
+    """Share of training episodes that explore; in the others the actor's own action is taken."""
+    ou_episodes: float | Array = 0.5
+    """Share of training episodes that explore by Ornstein-Uhlenbeck noise; the other exploring episodes hold a random
+    action for a while, half of the time."""
+    ou_theta: float | Array = 0.05
+    """θ of the noise x ← x − θx + σ·normal."""
+    ou_sigma: float | Array = 0.3
+    """σ of the same."""
+    hold_steps: float | Array = 15.0
+    """Mean number of steps for which a random action is held."""
+
+    def __check_init__(self):
+        require_counts(policy_delay=self.policy_delay)
+        require_no_less_than_zero(**fields(self, "actor_learning_rate", "target_policy_noise", "ou_sigma"))
+        require_positive(hold_steps=self.hold_steps)
+        require_share(**fields(self, "epsilon", "ou_episodes", "ou_theta"))
+        if self.twin_target not in get_args(TwinTarget):
+            line = renamed_line(self.twin_target) if isinstance(self.twin_target, str) else None
+            accepted = " or ".join(get_args(TwinTarget))
+            raise RiskpathError(f"twin_target must be {accepted}, {line or f'got {self.twin_target!r}'}")
+
+    @property
+    def samples_per_learn(self) -> int:
+        """Return one batch for each gradient step of the critics."""
+        return self.batch_size * self.policy_delay
+
+    def epsilon_at(self, gradient_steps: Int[Array, ""]) -> Float[Array, ""]:
+        """Return the share of exploring episodes."""
+        return jnp.asarray(self.epsilon, jnp.float32)
+
+
+def linear(
+    steps: Float[Array, ""], first: float | Array, last: float | Array, duration: float | Array
+) -> Float[Array, ""]:
+    """Interpolate linearly from the first value to the last over `duration` steps, then stay."""
+    share = jnp.clip(steps / duration, 0.0, 1.0)
+    return jnp.asarray(first + share * (last - first))
+
+
+PAPER_NETWORK = Network(hidden=(512,), head="deep", history_size=64)
+"""The published widths for the grid (the paper does not give the width of its GRU)."""
+PAPER_TRAINING = Training(
+    learning_rate=1e-3,
+    learning_rate_decay=1.0,
+    batch_size=32,
+    online_taus=64,
+    target_taus=64,
+    act_taus=128,
+    buffer_size=300_000,
+    learning_starts=5_000,
+    target_update_interval=500,
+    epsilon_start=0.25,
+    epsilon_end=0.001,
+)
+"""The published hyperparameters for the grid (the paper does not say how epsilon falls)."""
+PAPER_CONTINUOUS_NETWORK = Network(hidden=(256, 256), history_size=64, window=10)
+"""The published widths for mountain-car (the paper does not give the width of its GRU)."""
+PAPER_CONTINUOUS_TRAINING = ActorCriticTraining(
+    learning_rate=3e-4,
+    actor_learning_rate=3e-4,
+    learning_rate_decay=1.0,
+    batch_size=128,
+    online_taus=64,
+    target_taus=64,
+    act_taus=32,
+    buffer_size=50_000,
+    learning_starts=25_000,
+    target_update_rate=0.01,
+    target_policy_noise=0.2,
+)
+"""The published hyperparameters for mountain-car. Those that the paper does not give (the critics' learning rate, TD3's
+noise) are TD3's own; exploration is ours."""

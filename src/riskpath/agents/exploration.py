@@ -1,0 +1,55 @@
+"""Exploration with continuous actions: Ornstein-Uhlenbeck noise, or a random action held for a while.
+
+Which of them an episode uses, if any, is drawn at its start.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from riskpath.agents.config import ActorCriticTraining
+from riskpath.types import Key, TimeStep
+
+
+class Noise(eqx.Module):
+    """The exploration state of one episode."""
+
+    kind: Float[Array, ""]
+    """Uniform in [0, 1], drawn at the start: greedy, Ornstein-Uhlenbeck or held actions."""
+    ou: Float[Array, " C"]
+    """The Ornstein-Uhlenbeck process."""
+    held: Float[Array, " C"]
+    """The random action being held."""
+    holding: Bool[Array, ""]
+    """Whether it replaces the agent's own."""
+
+
+def no_noise(size: int) -> Noise:
+    """Return the exploration state before the first step of an episode."""
+    return Noise(jnp.zeros(()), jnp.zeros((size,)), jnp.zeros((size,)), jnp.zeros((), bool))
+
+
+def explore(
+    t: ActorCriticTraining,
+    action: Float[Array, " C"],
+    noise: Noise,
+    time_step: TimeStep,
+    *,
+    key: Key,
+    epsilon: Float[Array, ""],
+) -> tuple[Float[Array, " C"], Noise]:
+    """Return the agent's own action with exploration; at `epsilon` 1 without the agent's own part."""
+    kind_key, ou_key, turn_key, held_key, coin_key = jax.random.split(key, 5)
+    first = time_step.time == 0
+    kind = jnp.where(first, jax.random.uniform(kind_key), noise.kind)
+    ou = (1.0 - t.ou_theta) * noise.ou + t.ou_sigma * jax.random.normal(ou_key, action.shape)
+    turn = first | (jax.random.uniform(turn_key) < 1.0 / t.hold_steps)
+    held = jnp.where(turn, jax.random.uniform(held_key, action.shape, minval=-1.0, maxval=1.0), noise.held)
+    holding = jnp.where(turn, jax.random.uniform(coin_key) < 0.5, noise.holding)
+    only = epsilon >= 1.0
+    base, greedy = jnp.where(only, 0.0, action), 1.0 - epsilon
+    with_ou = jnp.clip(base + ou, -1.0, 1.0)
+    with_held = jnp.where(holding | only, held, base)
+    explored = jnp.where(kind < greedy, base, jnp.where(kind < greedy + t.ou_episodes, with_ou, with_held))
+    return jnp.where(epsilon > 0.0, explored, action), Noise(kind, ou, held, holding)

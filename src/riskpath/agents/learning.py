@@ -1,0 +1,89 @@
+"""Building blocks for agents: gradient steps with Adam, target updates, quantile levels, epsilon-greedy actions."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from riskpath.agents.agent import Agent, AgentState
+from riskpath.agents.config import BaseTraining
+from riskpath.nn.losses import midpoints, stratified
+from riskpath.nn.observation_encoder import update_statistics
+from riskpath.types import Key, Window
+
+_ADAM = optax.scale_by_adam(eps=1e-6)
+
+
+def new_state(params: Any, memory: Any = ()) -> AgentState:
+    """Return a state with a fresh optimiser; `memory` starts every episode."""
+    opt_state = _ADAM.init(eqx.filter(params, eqx.is_array))
+    return AgentState(params, params, opt_state, jnp.zeros((), jnp.int32), memory)
+
+
+def gradient_step(
+    state: AgentState, loss: Any, training: BaseTraining, batch: Any
+) -> tuple[AgentState, dict[str, Array]]:
+    """Take one step of Adam on the mean over a batch of `loss(params, sample)`."""
+    state = observe_batch(state, batch)
+
+    def mean_loss(params: Any) -> Float[Array, ""]:
+        return jnp.mean(jax.vmap(lambda sample: loss(params, sample))(batch))
+
+    value, gradient = eqx.filter_value_and_grad(mean_loss)(state.params)
+    rate = training.learning_rate * training.decay(state.gradient_steps)
+    params, opt_state = adam(_ADAM, state.params, gradient, state.opt_state, rate)
+    return AgentState(params, state.target_params, opt_state, state.gradient_steps + 1, state.initial_memory), {
+        "loss": value
+    }
+
+
+def adam(
+    optimiser: optax.GradientTransformation, params: Any, gradient: Any, opt_state: Any, rate: Float[Array, ""]
+) -> tuple[Any, Any]:
+    """Return parameters and optimiser state after one step of Adam."""
+    with jax.numpy_dtype_promotion("standard"):  # Optax raises floats to whole numbers
+        change, opt_state = optimiser.update(gradient, opt_state)
+    return eqx.apply_updates(params, jax.tree.map(lambda x: -rate * x, change)), opt_state
+
+
+def observe_batch(state: AgentState, batch: Any) -> AgentState:
+    """Update the running statistics of observations, in the target networks as well."""
+    transition = batch.transition if isinstance(batch, Window) else batch
+    places = lambda s: (s.params, s.target_params)  # noqa: E731
+    updated = tuple(update_statistics(networks, transition.observation) for networks in places(state))
+    return eqx.tree_at(places, state, updated)
+
+
+def update_target(agent: Agent, state: AgentState) -> AgentState:
+    """Move the target networks towards the parameters: target ← target + rate (params − target)."""
+    rate = jnp.asarray(agent.training.target_update_rate)
+    move = lambda target, new: jnp.where(rate >= 1.0, new, target + rate * (new - target))  # noqa: E731
+    arrays, fixed = eqx.partition(state.target_params, eqx.is_inexact_array)
+    moved = jax.tree.map(move, arrays, eqx.filter(state.params, eqx.is_inexact_array))
+    return eqx.tree_at(lambda s: s.target_params, state, eqx.combine(moved, fixed))
+
+
+def draw_levels(agent: Agent, *, key: Key) -> tuple[Float[Array, " N"], Float[Array, " M"]]:
+    """Draw the quantile levels of prediction and target; a table uses the midpoints of its cells."""
+    online, target = agent.training.online_taus, agent.training.target_taus
+    if agent.network.head == "table":
+        return midpoints(online), midpoints(target)
+    online_key, target_key = jax.random.split(key)
+    return stratified(online, key=online_key), stratified(target, key=target_key)
+
+
+def masked_argmax(values: Float[Array, " A"], mask: Bool[Array, " A"]) -> Int[Array, ""]:
+    """Return the best action among the available ones."""
+    return jnp.argmax(jnp.where(mask, values, -jnp.inf)).astype(jnp.int32)
+
+
+def epsilon_greedy(
+    values: Float[Array, " A"], mask: Bool[Array, " A"], *, key: Key, epsilon: Float[Array, ""]
+) -> Int[Array, ""]:
+    """Return the best available action, or with probability `epsilon` a random available one."""
+    coin, pick = jax.random.split(key)
+    scores = jax.random.uniform(pick, values.shape)
+    return masked_argmax(jnp.where(jax.random.uniform(coin) < epsilon, scores, values), mask)

@@ -1,0 +1,82 @@
+"""Environments that the host steps: a batch of them behind one interface, and their stand-in in a compiled program.
+
+A `VectorEnvironment` holds all environments of all lanes: lane 0's, lane 1's, … They step together. When an episode
+ends, its environment is reset in the same step (Gymnasium's SAME_STEP), and the true last observation is returned
+beside the first one of the next episode.
+"""
+
+import abc
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Shaped
+
+from riskpath.envs.environment import Environment
+from riskpath.errors import RiskpathError
+from riskpath.types import EnvSpec, Key
+
+
+class VectorStep(NamedTuple):
+    """The result of one step of K environments; every array has a leading axis K."""
+
+    final_observation: np.ndarray
+    """The true observation after the action."""
+    final_action_mask: np.ndarray
+    """Which actions are available there."""
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    observation: np.ndarray
+    """The observation to act on next: the same, or the first one of a new episode."""
+    action_mask: np.ndarray
+    """Which actions are available there."""
+
+
+class VectorEnvironment(abc.ABC):
+    """K environments that the host steps together."""
+
+    spec: EnvSpec
+    num_envs: int
+    """K."""
+    steps: int = 0
+    """Steps that each lane's environments have taken; more than the lanes' own count after an interrupted chunk."""
+
+    @abc.abstractmethod
+    def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return first observations [K, …] and action masks [K, A]; randomness follows from K keys."""
+
+    @abc.abstractmethod
+    def step(self, action: np.ndarray, env_keys: Any, reset_keys: Any) -> VectorStep:
+        """Step all environments."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Release all resources."""
+
+
+class HostEnvironment(Environment):
+    """Stand in, inside a compiled program, for an environment that the host steps: only its sizes are known there."""
+
+    sizes: EnvSpec
+    """Its specification."""
+    translation: Any = eqx.field(static=True, default=None)
+    """Converts the user's observations and actions; None if they are the agent's own."""
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Return the specification."""
+        return self.sizes
+
+    def reset(self, key: Key) -> tuple[Shaped[Array, "*obs"], tuple[()]]:
+        """Return zeros until the host provides the first observation."""
+        return jnp.zeros(self.sizes.observation_shape, self.sizes.observation_dtype), ()
+
+    def step(self, key: Key, state: Any, action: Any) -> Any:
+        """Refuse: only the host can step it."""
+        raise RiskpathError("this environment is stepped by the host")
+
+    def action_mask(self, state: Any) -> Bool[Array, " A"]:
+        """Allow every action until the host provides a mask."""
+        return jnp.ones((self.sizes.num_actions,), bool)

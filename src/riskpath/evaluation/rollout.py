@@ -1,0 +1,206 @@
+"""Greedy rollouts of many lanes: in environments that are part of the program, or in those that the host steps.
+
+Rollouts run in pieces that fit into memory. Every episode has its own random key, so the pieces do not change the
+result.
+"""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Shaped
+
+from riskpath.agents.agent import Agent, AgentState, act_greedily
+from riskpath.envs.environment import Environment
+from riskpath.envs.vector import VectorEnvironment
+from riskpath.types import EnvSpec, Key, TimeStep, tree_where
+
+Returns = tuple[Float[np.ndarray, "L N"], Float[np.ndarray, "L N"], Bool[np.ndarray, "L N"]]
+"""Returns, discounted returns, and which episodes ended before the limit on their steps."""
+MEMORY_SHARE, DEFAULT_MEMORY = 0.25, 4e9
+"""Share of the device's memory that a piece may use, and what is assumed where the device does not report it."""
+
+
+def begin(env: Environment, state: AgentState, spec: EnvSpec, key: Key) -> tuple[Any, TimeStep, Any]:
+    """Start an episode: return the environment's state, its first time step, and the agent's memory."""
+    observation, env_state = env.reset(key)
+    return env_state, spec.first_time_step(observation, env.action_mask(env_state)), state.initial_memory
+
+
+def repeat_memory(memory: Any, times: int) -> Any:
+    """Repeat the memories of lanes [L, …] for several environments [L, P, …]."""
+    return jax.tree.map(lambda x: jnp.broadcast_to(x[:, None], (x.shape[0], times, *x.shape[1:])), memory)
+
+
+def _account(account: Any, reward: Any, discount: Any) -> tuple[Any, Any, Any]:
+    """Add a reward to the return and, weighted by γᵗ, to the discounted return; return γ^{t+1} as well."""
+    total, discounted, weight = account
+    return total + reward, discounted + weight * reward, weight * discount
+
+
+def rollout(
+    agent: Agent, env: Environment, state: AgentState, spec: EnvSpec, episodes: int, limit: int, *, key: Key
+) -> Returns:
+    """Roll out greedy episodes of every lane; agent, environment and state have a leading axis of lanes."""
+    lanes = state.gradient_steps.shape[0]
+    keys = jax.vmap(lambda key: jax.random.split(key, episodes))(jax.random.split(key, lanes))
+    size = min(episodes, _piece(agent, state, spec, lanes))
+    while True:
+        try:
+            return _in_pieces(agent, env, state, spec, keys, limit, size)
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error) or size == 1:
+                raise
+            size = -(-size // 2)
+
+
+def _in_pieces(
+    agent: Agent, env: Environment, state: AgentState, spec: EnvSpec, keys: Any, limit: int, size: int
+) -> Returns:
+    episodes, parts = keys.shape[1], []
+    for first in range(0, episodes, size):
+        chosen = np.minimum(np.arange(first, first + size), episodes - 1)  # every piece has the same shape
+        parts.append(jax.device_get(_rollout_piece(agent, env, state, spec, keys[:, chosen], jnp.asarray(limit))))
+    plain, discounted, finished = (np.concatenate(column, axis=1)[:, :episodes] for column in zip(*parts, strict=True))
+    return plain, discounted, finished
+
+
+@eqx.filter_jit
+def _rollout_piece(agent: Agent, env: Environment, state: AgentState, spec: EnvSpec, keys: Any, limit: Any) -> Any:
+    """Roll out one episode for each key [L, P]; finished episodes wait for the longest one."""
+
+    def episode(agent: Agent, env: Environment, state: AgentState, key: Key) -> Any:
+        start_key, key = jax.random.split(key)
+
+        def step(carry: Any) -> Any:
+            env_state, time_step, memory, account, _, key = carry
+            key, act_key, env_key = jax.random.split(key, 3)
+            output = act_greedily(agent, state, memory, time_step, key=act_key)
+            observation, env_state, reward, terminated, truncated = env.step(env_key, env_state, output.action)
+            account = _account(account, reward, agent.discount)
+            mask = env.action_mask(env_state)
+            following = TimeStep(observation, reward, mask, output.action, time_step.time + 1)
+            return env_state, following, output.memory, account, terminated | truncated, key
+
+        account = (jnp.zeros(()), jnp.zeros(()), jnp.ones(()))
+        carry = (*begin(env, state, spec, start_key), account, jnp.zeros((), bool), key)
+        going = lambda carry: ~carry[4] & (carry[1].time < limit)  # noqa: E731
+        _, _, _, (total, discounted, _), done, _ = jax.lax.while_loop(going, step, carry)
+        return total, discounted, done
+
+    each = eqx.filter_vmap(episode, in_axes=(None, None, None, 0))
+    return eqx.filter_vmap(each)(agent, env, state, keys)
+
+
+def _piece(agent: Agent, state: AgentState, spec: EnvSpec, lanes: int) -> int:
+    """Return how many episodes of each lane fit into memory side by side.
+
+    One step of one episode needs at most the sum of all intermediate arrays of `act`.
+    """
+    one = lambda tree: jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, tree)  # noqa: E731
+    closed = eqx.filter_make_jaxpr(lambda a, s: _first_action(a, s, spec))(one(agent), one(state))[0]
+    needed = _intermediate_bytes(closed.jaxpr)
+    stats = jax.devices()[0].memory_stats() or {}
+    room = MEMORY_SHARE * stats.get("bytes_limit", DEFAULT_MEMORY)
+    return max(1, int(room / (needed * lanes)))
+
+
+def _first_action(agent: Agent, state: AgentState, spec: EnvSpec) -> Any:
+    observation = jnp.zeros(spec.observation_shape, spec.observation_dtype)
+    time_step = spec.first_time_step(observation, jnp.ones((spec.num_actions,), bool))
+    output = act_greedily(agent, state, state.initial_memory, time_step, key=jax.random.key(0))
+    return output.action, output.memory
+
+
+def _intermediate_bytes(jaxpr: Any) -> int:
+    """Return the size of all arrays that a program computes, those of inner programs included."""
+    total = 0
+    for equation in jaxpr.eqns:
+        for value in equation.outvars:
+            total += math.prod(getattr(value.aval, "shape", ())) * 4
+        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "jaxpr")):
+            if hasattr(inner, "jaxpr"):
+                total += _intermediate_bytes(inner.jaxpr)
+    return total
+
+
+def rollout_on_host(
+    agent: Agent,
+    state: AgentState,
+    vector: VectorEnvironment,
+    spec: EnvSpec,
+    each: int,
+    limit: int | None = None,
+    *,
+    key: Key,
+) -> Returns:
+    """Roll out the first `each` greedy episodes of every environment, so that long ones count as much as short ones.
+
+    `limit` is the number of steps after which the environments truncate episodes on our behalf.
+    """
+    lanes, size = state.gradient_steps.shape[0], vector.num_envs
+    by_lane = lambda x: jnp.asarray(np.asarray(x).reshape(lanes, size // lanes, *np.shape(x)[1:]))  # noqa: E731
+    start_key, key = jax.random.split(key)
+    observation, mask = vector.reset(jax.random.split(start_key, size))
+    memory = initial = repeat_memory(state.initial_memory, size // lanes)
+    time_step = jax.vmap(jax.vmap(spec.first_time_step))(by_lane(observation), by_lane(mask))
+    discount = np.broadcast_to(np.asarray(agent.discount, np.float64), (lanes,)).repeat(size // lanes)
+    length, account = np.zeros(size, int), (np.zeros(size), np.zeros(size), np.ones(size))
+    episodes: list[list[tuple[float, float, bool]]] = [[] for _ in range(size)]
+    while min(map(len, episodes)) < each:
+        key, act_key, env_key, reset_key = jax.random.split(key, 4)
+        output = _act_everywhere(agent, state, memory, time_step, jax.random.split(act_key, (lanes, size // lanes)))
+        action = np.asarray(output.action).reshape(size, *output.action.shape[2:])
+        o = vector.step(action, *(jax.random.split(k, size) for k in (env_key, reset_key)))
+        account, length, done = _account(account, o.reward, discount), length + 1, o.terminated | o.truncated
+        for i in np.flatnonzero(done):
+            cut = bool(o.truncated[i]) and length[i] == limit
+            episodes[i].append((account[0][i], account[1][i], not cut))
+        length = np.where(done, 0, length)
+        account = tuple(np.where(done, new, old) for new, old in zip((0.0, 0.0, 1.0), account, strict=True))
+        over = by_lane(done)
+        memory = _where_done(over, initial, output.memory)
+        reward = by_lane(np.where(done, 0.0, o.reward).astype(np.float32))
+        previous = _where_done(over, time_step.prev_action * 0, output.action)
+        time = by_lane(length.astype(np.int32))
+        time_step = TimeStep(by_lane(o.observation), reward, by_lane(o.action_mask), previous, time)
+    kept = np.array([one[:each] for one in episodes]).reshape(lanes, -1, 3)
+    return kept[..., 0], kept[..., 1], kept[..., 2] > 0
+
+
+@eqx.filter_jit
+def _act_everywhere(agent: Agent, state: AgentState, memory: Any, time_step: TimeStep, keys: Any) -> Any:
+    """Return the greedy action of every lane in each of its environments [L, P]."""
+    act = lambda agent, state, m, t, k: act_greedily(agent, state, m, t, key=k)  # noqa: E731
+    return eqx.filter_vmap(eqx.filter_vmap(act, in_axes=(None, None, 0, 0, 0)))(agent, state, memory, time_step, keys)
+
+
+@eqx.filter_jit
+def _where_done(done: Bool[Array, "L P"], first: Any, memory: Any) -> Any:
+    return jax.vmap(jax.vmap(tree_where))(done, first, memory)
+
+
+@eqx.filter_jit
+def initial_values(
+    agent: Agent, state: AgentState, spec: EnvSpec, observation: Shaped[Array, "L *obs"], mask: Bool[Array, "L A"]
+) -> Float[Array, " L"]:
+    """Return what every lane predicts an episode to be worth that starts with such an observation."""
+
+    def one(agent: Agent, state: AgentState, observation: Any, mask: Any) -> Float[Array, ""]:
+        return agent.value(state, state.initial_memory, spec.first_time_step(observation, mask))
+
+    return eqx.filter_vmap(one)(agent, state, observation, mask)
+
+
+@eqx.filter_jit
+def first_observations(env: Environment, keys: Any) -> tuple[Any, Any]:
+    """Return a first observation and action mask for every lane."""
+
+    def one(env: Environment, key: Key) -> Any:
+        observation, env_state = env.reset(key)
+        return observation, env.action_mask(env_state)
+
+    return eqx.filter_vmap(one)(env, keys)

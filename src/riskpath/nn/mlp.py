@@ -1,0 +1,25 @@
+"""A multi-layer perceptron with a relu after every layer."""
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float
+
+from riskpath.types import Key
+
+
+class MLP(eqx.Module):
+    """Linear layers, each followed by a relu; the last layer's output are features."""
+
+    layers: list[eqx.nn.Linear]
+
+    def __init__(self, inputs: int, hidden: tuple[int, ...], *, key: Key):
+        sizes, keys = (inputs, *hidden), jax.random.split(key, max(1, len(hidden)))
+        self.layers = [
+            eqx.nn.Linear(i, o, key=k) for i, o, k in zip(sizes[:-1], sizes[1:], keys[: len(hidden)], strict=True)
+        ]
+
+    def __call__(self, x: Float[Array, " D"]) -> Float[Array, " H"]:
+        """Return the features of one input."""
+        for layer in self.layers:
+            x = jax.nn.relu(layer(x))
+        return x

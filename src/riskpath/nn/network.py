@@ -1,0 +1,53 @@
+"""Sizes and kinds of the networks that agents use."""
+
+from typing import get_args
+
+import equinox as eqx
+
+from riskpath.errors import RiskpathError
+from riskpath.nn.heads import HeadKind
+from riskpath.nn.observation_encoder import ObservationEncoder
+from riskpath.renamed import Hyperparameters, renamed_line
+from riskpath.types import EnvSpec, Key
+from riskpath.validation import given, require_counts, require_widths
+
+
+class Network(Hyperparameters):
+    """Sizes and kinds of the networks."""
+
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64,))
+    """Widths of the hidden layers; the last one is the width of the features."""
+    head: HeadKind = eqx.field(static=True, default="factored")
+    """Quantile head: "factored" (features and quantile levels meet in the last layer; fast), "deep" (a hidden layer
+    follows, as published), or "table" (no network: one row for each state or history of a small finite problem)."""
+    history_size: int = eqx.field(static=True, default=16)
+    """Width of the GRU that encodes a history; hidden layers follow it."""
+    window: int | None = eqx.field(static=True, default=None)
+    """Number of latest observations in a history; None for the whole episode."""
+    normalize_observations: bool = eqx.field(static=True, default=False)
+    """Normalise observations by running statistics of the replay buffer instead of by their bounds."""
+    conv_channels: tuple[int, ...] | None = eqx.field(static=True, default=None)
+    """Channels of 3×3 convolutions, each of which halves an image; None to choose by its size, () for none."""
+
+    def __check_init__(self):
+        if self.head not in get_args(HeadKind):
+            hint = renamed_line(self.head) if isinstance(self.head, str) else None
+            raise RiskpathError(f"head must be {' or '.join(get_args(HeadKind))}, {hint or f'got {self.head!r}'}")
+        if not self.hidden:
+            raise RiskpathError("a network needs at least one hidden layer, for example hidden=(64,)")
+        require_widths(hidden=self.hidden, conv_channels=self.conv_channels or ())
+        require_counts(history_size=self.history_size, **given(window=self.window))
+
+    def encoder(self, spec: EnvSpec, *, key: Key) -> ObservationEncoder:
+        """Make an encoder of observations."""
+        return ObservationEncoder(spec, self.normalize_observations, self.conv_channels, key=key)
+
+    def history_length(self, spec: EnvSpec) -> int:
+        """Return how many observations a history holds: the window, or the longest episode."""
+        length = self.window or spec.max_episode_steps
+        if length is None:
+            raise RiskpathError(
+                "the episode limit of this environment is unknown: give network=rp.Network(window=10), "
+                "or set max_episode_steps when the environment is made or registered"
+            )
+        return min(length, spec.max_episode_steps or length)

@@ -1,0 +1,71 @@
+"""Names of fields and options that changed in version 0.2, so that an old name is answered with the new one."""
+
+from typing import Any
+
+import equinox as eqx
+
+from riskpath.errors import RiskpathError
+from riskpath.registry import Registered
+
+RENAMED = {
+    "lr": "learning_rate",
+    "lr_end": "learning_rate_decay (the share of learning_rate that is left in the end)",
+    "lr_steps": "decay_steps",
+    "critic_lr": "learning_rate",
+    "actor_lr": "actor_learning_rate",
+    "capacity": "buffer_size",
+    "start_steps": "learning_starts",
+    "update_every": "train_freq",
+    "target_period": "target_update_interval",
+    "soft_update": "target_update_rate",
+    "delay": "policy_delay",
+    "smoothing": "target_policy_noise",
+    "twins": "twin_target",
+    "saturation": "saturation_limit",
+    "quiet": "epsilon (1 − quiet)",
+    "wandering": "ou_episodes",
+    "ou_pull": "ou_theta",
+    "hold": "hold_steps",
+    "memory": "history_size",
+    "normalise": "normalize_observations",
+    "channels": "conv_channels",
+    "envs": "num_envs",
+    "watch": "evaluator",
+    "limit": "max_episode_steps",
+    "max_steps": "max_episode_steps",
+    "late": "factored",
+    "law": "lower_mean",
+    "quantiles": "lower_quantiles",
+}
+"""Old name → new name."""
+REMOVED = {"history": "histories are read by a GRU; the LSTM and the Transformer were removed"}
+"""Old name → what became of it."""
+
+
+def renamed_line(name: str, option: str = "") -> str | None:
+    """Return the line that answers an old name, or None if the name never existed."""
+    if name in REMOVED:
+        return f"{option or name} no longer exists: {REMOVED[name]}"
+    if name not in RENAMED:
+        return None
+    new = RENAMED[name]
+    if option:
+        word, _, rest = new.partition(" ")
+        new = option.replace(name.replace("_", "-"), word.replace("_", "-")) + (f" {rest}" if rest else "")
+    return f"{option or name} is now called {new}"
+
+
+class Hyperparameters(eqx.Module, Registered):
+    """A module of hyperparameters that answers the old name of a field with the new one."""
+
+    def __new__(cls, *args: Any, **kwargs: Any):
+        """Refuse fields by their old names."""
+        for name in kwargs:
+            if name not in cls.__dataclass_fields__ and (line := renamed_line(name)):
+                raise RiskpathError(f"{cls.__name__}: {line}")
+        return super().__new__(cls)
+
+    def __getattr__(self, name: str) -> Any:
+        """Answer an unknown attribute with its new name, if it has one."""
+        line = None if name.startswith("__") else renamed_line(name)
+        raise AttributeError(line or f"{type(self).__name__!r} object has no attribute {name!r}")

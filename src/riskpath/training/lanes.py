@@ -1,0 +1,117 @@
+"""The state of training: lanes (seeds, and settings of float hyperparameters) side by side.
+
+Everything has a leading axis L; the environments of a lane add an axis E. The replay buffer has all environments of all
+lanes as its columns.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from riskpath.agents.agent import Agent, AgentState
+from riskpath.envs.environment import Environment
+from riskpath.envs.finite import as_arrays
+from riskpath.evaluation.rollout import begin
+from riskpath.training.replay_buffer import ReplayBuffer, make_replay_buffer
+from riskpath.types import EnvSpec, Key, Keys, TimeStep, Transition
+
+CHECKS = ("a reward", "an observation", "an action mask")
+"""What must be valid at every step: finite numbers, and at least one available action."""
+
+
+class Lanes(eqx.Module):
+    """The whole state of training; leaves of all but the replay buffer have leading axes L or L, E."""
+
+    agent: Agent
+    """Float hyperparameters have a leading axis L."""
+    env: Environment
+    """So do its arrays."""
+    agent_state: AgentState
+    env_state: Any
+    time_step: TimeStep
+    """What each environment shows next."""
+    memory: Any
+    """The agent's memory of each episode."""
+    return_so_far: Float[Array, "L E"]
+    """R_{0:t−1}, before the next step."""
+    replay_buffer: ReplayBuffer
+    keys: Keys
+    steps: Int[Array, ""]
+    """Environment steps taken by each lane."""
+    valid: Bool[Array, "3"]
+    """Whether all rewards, observations and action masks were valid (`CHECKS`)."""
+
+    @property
+    def count(self) -> int:
+        """Return the number of lanes."""
+        return self.return_so_far.shape[0]
+
+    @property
+    def num_envs(self) -> int:
+        """Return the number of environments of a lane."""
+        return self.return_so_far.shape[1]
+
+
+def is_swept(leaf: Any) -> bool:
+    """Tell whether a hyperparameter is traced, and may so differ between lanes: floats only."""
+    return isinstance(leaf, float) or eqx.is_inexact_array(leaf)
+
+
+def stack(settings: Sequence[Any], seeds: int, swept: Callable[[Any], bool]) -> Any:
+    """Stack the swept leaves of every setting, repeated for each seed: lane = setting · seeds + seed."""
+    varying, fixed = eqx.partition(settings[0], swept)
+    columns = zip(*(jax.tree.leaves(eqx.filter(setting, swept)) for setting in settings), strict=True)
+    stacked = [jnp.repeat(jnp.stack([_as_array(x) for x in column]), seeds, axis=0) for column in columns]
+    return eqx.combine(jax.tree.unflatten(jax.tree.structure(varying), stacked), fixed)
+
+
+def _as_array(x: Any) -> Array:
+    return jnp.asarray(x, dtype=jnp.float32) if isinstance(x, float) else x
+
+
+def start(agents: Sequence[Agent], environments: Sequence[Environment], seeds: int, num_envs: int, seed: int) -> Lanes:
+    """Return lanes with fresh networks, fresh episodes and an empty replay buffer."""
+    agent, count = stack(agents, seeds, is_swept), len(agents) * seeds
+    env = stack([as_arrays(env) for env in environments], seeds, eqx.is_array)
+    spec = environments[0].spec
+
+    def one(agent: Agent, env: Environment, key: Key) -> Any:
+        init_key, env_key, key = jax.random.split(key, 3)
+        state = agent.init(spec, key=init_key)
+        begun = jax.vmap(lambda key: begin(env, state, spec, key))(jax.random.split(env_key, num_envs))
+        return state, begun, key
+
+    state, (env_state, time_step, memory), keys = eqx.filter_vmap(one)(agent, env, lane_keys(len(agents), seeds, seed))
+    example = jax.eval_shape(lambda: _example(agents[0], spec))
+    return Lanes(
+        agent,
+        env,
+        state,
+        env_state,
+        time_step,
+        memory,
+        jnp.zeros((count, num_envs)),
+        make_replay_buffer(example, max(agents[0].training.buffer_size // num_envs, 2), count * num_envs),
+        keys,
+        jnp.zeros((), jnp.int32),
+        jnp.ones((len(CHECKS),), bool),
+    )
+
+
+def _example(agent: Agent, spec: EnvSpec) -> Transition:
+    """Return a transition with the shapes that are stored."""
+    observation, mask = jnp.zeros(spec.observation_shape, spec.observation_dtype), jnp.ones((spec.num_actions,), bool)
+    zero, time, no = jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+    state = agent.init(spec, key=jax.random.key(0))
+    first = spec.first_time_step(observation, mask)
+    output = agent.act(state, state.initial_memory, first, key=jax.random.key(1), epsilon=zero)
+    return Transition(observation, output.action, zero, observation, mask, no, no, time, zero, output.extras)
+
+
+def lane_keys(settings: int, seeds: int, seed: int) -> Keys:
+    """Return a key for each lane; lanes with the same seed number start alike."""
+    return jnp.tile(jax.random.split(jax.random.key(seed), seeds), settings)
