@@ -43,7 +43,10 @@ maximum_signature_line_length = 100
 add_module_names = False
 toc_object_entries_show_parents = "hide"
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"(?!riskpath\.).*")]  # types of other projects have no pages here
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!riskpath\.).*"),  # types of other projects have no pages here,
+    ("py:.*", r".*\.(_\w+|[A-Z])"),  # nor have private names and type variables
+]
 viewcode_line_numbers = True
 
 # Look

@@ -1,6 +1,12 @@
-"""The directive `public-names`: a table of everything that `import riskpath as rp` offers, with links."""
+"""Directives of the API reference.
 
+`public-names WING` writes a table of what `import riskpath as rp` offers from a wing, with links. `wing WING` documents
+every module of a wing, so that a new module appears without a change here.
+"""
+
+import importlib
 import inspect
+import pkgutil
 import sys
 from typing import Any
 
@@ -84,7 +90,25 @@ class PublicNames(SphinxDirective):
         return table
 
 
+class Wing(SphinxDirective):
+    """Document every module of a wing from its docstrings."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return one section for each module."""
+        package = importlib.import_module(f"riskpath.{self.arguments[0]}")
+        own = [name for name, thing in vars(package).items() if getattr(thing, "__module__", "") == package.__name__]
+        functions = [f".. autofunction:: {package.__name__}.{name}" for name in own if not name.startswith("_")]
+        text = "```{eval-rst}\n" + "\n\n".join(functions) + "\n```\n\n" if functions else ""
+        for module in pkgutil.iter_modules(package.__path__):
+            name = f"{package.__name__}.{module.name}"
+            text += f"## {module.name}\n\n`{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n```\n\n"
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directive."""
     app.add_directive("public-names", PublicNames)
+    app.add_directive("wing", Wing)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
