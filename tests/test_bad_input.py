@@ -162,7 +162,7 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     # Hyperparameters.
     "measure that is a number": (
         lambda run: rp.IQN(0.25),
-        "risk must be a measure or a text such as 'cvar:0.25', got 0.25",
+        "expected a risk measure such as .* or a text such as 'cvar:0.25', got 0.25",
     ),
     "misspelt measure": (lambda run: rp.CVaRDRL("cvr:0.25"), "unknown risk measure 'cvr:0.25'"),
     "discount 0": (lambda run: rp.IQN(discount=0.0), "discount must be more than 0, got 0"),

@@ -124,7 +124,7 @@ def test_the_message_names_the_feature_the_packages_and_the_extra(monkeypatch):
 
 def test_an_error_inside_an_installed_package_is_not_taken_for_a_missing_extra():
     with pytest.raises(ModuleNotFoundError, match="no_such_module"), needs_extra("cli", "riskpath train"):
-        import no_such_module  # noqa: F401  # pyright: ignore[reportMissingImports]
+        import no_such_module  # noqa: F401 # pyright: ignore[reportMissingImports, reportUnusedImport]
 
 
 @pytest.mark.parametrize(

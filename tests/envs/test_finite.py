@@ -15,7 +15,6 @@ from riskpath.envs.finite import (
     as_arrays,
     as_finite,
     finite,
-    max_episode_steps,
     state_numbers,
     tabulate,
 )
@@ -110,7 +109,7 @@ def test_the_specification_has_the_length_of_episodes_and_whether_actions_determ
 def test_the_longest_episode_is_found_without_walking_to_the_horizon(outcomes, horizon, steps):
     mdp = rp.FiniteMDP.from_outcomes(outcomes, "a", horizon=horizon)
     before = time.monotonic()
-    assert max_episode_steps(mdp) == tabulate(mdp).max_episode_steps == steps
+    assert mdp.max_episode_steps == tabulate(mdp).max_episode_steps == steps
     assert time.monotonic() - before < 1
     if (mdp.horizon or 0) < 100:
         assert len(mdp.layers) == steps

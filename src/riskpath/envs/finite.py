@@ -140,22 +140,6 @@ def action_numbers(mdp: FiniteMDP) -> dict[Any, int]:
     return {action: number for number, action in enumerate(actions)}
 
 
-def max_episode_steps(mdp: FiniteMDP) -> int:
-    """Return the largest number of steps in an episode.
-
-    An episode with more steps than there are states has visited a state twice, and can go on until the horizon. So a
-    long horizon needs no more work than a short one.
-    """
-    current = {state for state in mdp.start if not mdp.is_terminal(state)}
-    for steps in range(len(mdp.outcomes) + 1):
-        if not current or steps == mdp.horizon:
-            return steps
-        nexts = {outcome.next for state in current for listed in mdp.outcomes[state].values() for outcome in listed}
-        current = {state for state in nexts if not mdp.is_terminal(state)}
-    assert mdp.horizon is not None  # a problem without one is refused if it has a loop
-    return mdp.horizon
-
-
 def tabulate(mdp: FiniteMDP) -> Tables:
     """Return a finite problem as arrays."""
     states, actions = state_numbers(mdp), action_numbers(mdp)
@@ -181,7 +165,7 @@ def tabulate(mdp: FiniteMDP) -> Tables:
         jnp.asarray(next_state, jnp.int32),
         jnp.asarray(available),
         jnp.asarray(start, jnp.float32),
-        max_episode_steps(mdp),
+        mdp.max_episode_steps,
         mdp.horizon,
         len(mdp.start) == 1 and bool((next_state == next_state[:, :, :1]).all()),
     )
