@@ -109,12 +109,12 @@ def all_adaptive_laws(mdp: rp.FiniteMDP, state, time: int = 0) -> list[PlainLaw]
     """The law of the return to go of every deterministic policy that sees rewards, equal ones once."""
     if mdp.is_terminal(state, time):
         return [{0.0: 1.0}]
-    found: dict[tuple, PlainLaw] = {}
+    laws: dict[tuple, PlainLaw] = {}
     for listed in mdp.outcomes[state].values():
         for futures in product(*(all_adaptive_laws(mdp, outcome.next, time + 1) for outcome in listed)):
             law = mixed([(o.prob, o.reward, mdp.discount, future) for o, future in zip(listed, futures, strict=True)])
-            found[tuple(sorted((z, round(p, 12)) for z, p in law.items()))] = law
-    return list(found.values())
+            laws[tuple(sorted((z, round(p, 12)) for z, p in law.items()))] = law
+    return list(laws.values())
 
 
 def best_adaptive_value(mdp: rp.FiniteMDP, risk: rp.RiskMeasure) -> float:
@@ -131,13 +131,13 @@ def all_return_policies(mdp: rp.FiniteMDP) -> Iterator[rp.Law]:
         missing = []
 
         def follow(state, memory, reward, table=table, missing=missing):
-            time, earned = (
+            time, return_so_far = (
                 (0, 0.0) if memory is None else (memory[0] + 1, memory[1] + mdp.discount ** memory[0] * reward)
             )
-            node = (time, state, round(earned, 9))
+            node = (time, state, round(return_so_far, 9))
             if node not in table:
                 missing.append(node)
-            return table.get(node, mdp.actions(state)[0]), (time, earned)
+            return table.get(node, mdp.actions(state)[0]), (time, return_so_far)
 
         law = mdp.evaluate(follow)
         if missing:

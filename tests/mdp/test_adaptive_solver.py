@@ -51,7 +51,7 @@ def test_the_solver_is_exact_with_proof_and_nearly_exact_without_for_other_measu
         assert solution.value <= best + 1e-8, seed
         assert solution.optimal == proof
         equal += solution.value >= best - 1e-8
-    assert equal == 100 if proof else equal >= 95
+    assert equal >= (100 if proof else 99)
 
 
 def test_among_equally_good_actions_the_better_mean_is_taken():

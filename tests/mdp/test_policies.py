@@ -14,14 +14,14 @@ NOTHING: Any = None
 
 
 def test_a_policy_gets_no_memory_at_the_start_and_its_own_memory_afterwards():
-    seen = []
+    calls = []
 
     def policy(state, memory, reward):
-        seen.append((state, memory, reward))
+        calls.append((state, memory, reward))
         return "safe", {"steps": 1 + (memory or {"steps": 0})["steps"]}
 
     THREE.evaluate(policy)
-    assert seen == [("s0", None, 0.0), ("s1", {"steps": 1}, -5.0)]
+    assert calls == [("s0", None, 0.0), ("s1", {"steps": 1}, -5.0)]
 
 
 def test_an_adaptive_policy_discounts_the_return_so_far():
