@@ -6,7 +6,7 @@ import riskpath as rp
 
 
 def test_the_report_of_a_cycle_has_the_values_of_its_policies():
-    # Whether T*_β plays on or cashes out alternates with its own last answer, for ever.
+    # The greedy action of T*_β alternates between play and cash with every iteration.
     outcomes = {
         ("a", "play"): [(0.3, -3.0, "a"), (0.7, 3.0, "a")],
         ("a", "cash"): [(0.5, -2.0, "end"), (0.5, 4.0, "end")],

@@ -37,7 +37,7 @@ def test_an_adaptive_policy_discounts_the_return_so_far():
         },
         discount=0.5,
     )
-    # Earned before the last step: 0 or 2 after losing first, 4 or 8 after winning first.
+    # The return so far before the last step: 0 or 2 after losing first, 4 or 8 after winning first.
     assert table(mdp.evaluate(policy)) == {
         0.0: 0.125,
         1.0: 0.125,
