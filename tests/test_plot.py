@@ -206,12 +206,16 @@ def test_a_new_figure_is_saved_and_does_not_belong_to_pyplot(monkeypatch, tmp_pa
     assert (tmp_path / "law.png").stat().st_size > 1_000
 
 
-def test_pyplot_shows_the_figure_if_it_is_in_use():
-    code = (
-        "import matplotlib; matplotlib.use('agg'); import matplotlib.pyplot as plt;"
-        "from riskpath.plot import plot_returns;"
-        "ax = plot_returns([1.0, 2.0]); assert plt.gcf() is ax.figure"
-    )
+def test_matplotlib_is_imported_late_and_pyplot_is_used_if_it_is_in_use():
+    code = """
+import sys, riskpath.plot
+assert "matplotlib" not in sys.modules
+import matplotlib
+matplotlib.use("agg")
+import matplotlib.pyplot as plt
+ax = riskpath.plot.plot_returns([1.0, 2.0])
+assert plt.gcf() is ax.figure
+"""
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
