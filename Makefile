@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test test-peers lint format clean
+.PHONY: install demo test test-peers lint format docs clean
 
 install: .venv/.installed
 
@@ -36,5 +36,14 @@ format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The documentation, strictly: every warning is an error. Nothing is read from other servers.
+docs: .venv/.docs-installed
+	$(BIN)/sphinx-build -W --keep-going -q -E -b html docs site
+	@echo "open site/index.html"
+
+.venv/.docs-installed: .venv/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-peers build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-peers site build dist .pytest_cache .ruff_cache .hypothesis

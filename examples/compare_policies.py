@@ -1,4 +1,4 @@
-"""What is the risk of the whole return, and who optimises it? Exact optima of the risky grid, class by class."""
+"""Compute the exact optima of the risky grid for four classes of policies."""
 
 import riskpath as rp
 

@@ -1,6 +1,7 @@
-"""Two agents learn when to hold shares; only one of them looks at the whole. Beside the exact optima.
+"""Train two agents on an investment problem and compare them with the exact optima.
 
-Two years: shares earn 40 or lose 10, bonds earn 5. What counts is the worst quarter of all totals.
+There are two years. Shares earn 40 or lose 10, bonds earn 5. The goal is the mean of the worst quarter of all totals.
+IQN is greedy in the risk of each year that is left; TQL maximises the risk of the total.
 """
 
 import riskpath as rp
@@ -18,13 +19,7 @@ risk = rp.CVaR(0.25)
 for policies in ("markov", "history", "adaptive"):
     print(f"best {policies:8} policy: {rp.solve(mdp, risk, policies).value:.1f}")
 
-training = rp.Training(
-    learning_starts=200,
-    learning_rate=0.03,
-    learning_rate_end=0.003,
-    learning_rate_steps=2_000.0,
-    target_update_interval=50,
-)
+training = rp.Training(learning_rate=0.03, decay_steps=2_000.0, learning_starts=200, target_update_interval=50)
 options = {"discount": 1.0, "network": rp.Network(head="table"), "training": training}
 for agent in (rp.IQN(risk, **options), rp.TQL(risk, critic="trajectory", **options)):
     run = rp.train(agent, mdp, steps=2_000, seeds=2)

@@ -1,4 +1,4 @@
-"""A Gymnasium environment of one's own: a gambler with three rounds, trained for the mean and for the tail."""
+"""Write a Gymnasium environment, a bet with three rounds, and train agents for the mean and for the tail."""
 
 import gymnasium
 import numpy as np
@@ -8,35 +8,28 @@ import riskpath as rp
 
 
 class Rounds(gymnasium.Env):
-    """Three rounds: stake nothing, one, or ten on a coin that wins 60 times in 100."""
+    """Three rounds: stake nothing, one, or ten on a coin that wins with probability 0.6."""
 
     observation_space = spaces.Discrete(4)
     action_space = spaces.Discrete(3)
     stakes = np.array([0.0, 1.0, 10.0])
 
     def reset(self, *, seed=None, options=None):
-        """The first round."""
+        """Start with the first round."""
         super().reset(seed=seed)
         self.round = 0
         return self.round, {}
 
     def step(self, action):
-        """The coin is tossed."""
+        """Toss the coin."""
         self.round += 1
         sign = 1.0 if self.np_random.random() < 0.6 else -1.0
         return self.round, sign * self.stakes[action], self.round == 3, False, {}
 
 
-training = rp.Training(
-    learning_starts=300,
-    learning_rate=3e-3,
-    learning_rate_end=3e-4,
-    learning_rate_steps=1_500.0,
-    reward_scale=0.1,
-    kappa=0.1,
-)
-agents = [rp.IQN(rp.CVaR(level), discount=1.0, training=training) for level in (1.0, 0.25)]  # at 1 it is the mean
+training = rp.Training(learning_rate=3e-3, decay_steps=1_500.0, learning_starts=300, reward_scale=0.1, kappa=0.1)
+agents = [rp.IQN(rp.CVaR(level), discount=1.0, training=training) for level in (1.0, 0.25)]  # CVaR(1.0) is the mean
 run = rp.train(agents, Rounds, steps=1_500, seeds=2)  # two settings, one program
-found = run.evaluate(episodes=200)
-for agent, mean, tail in zip(agents, found.mean(), found.risk(rp.CVaR(0.25)), strict=True):
+sample = run.evaluate(episodes=200)
+for agent, mean, tail in zip(agents, sample.mean(), sample.risk(rp.CVaR(0.25)), strict=True):
     print(f"trained for {agent.risk}: mean {mean}, CVaR 0.25 {tail}")

@@ -1,4 +1,4 @@
-"""Training that is stopped, saved, loaded, and finished as if nothing had happened."""
+"""Stop training, save the run, load it and finish: the result is that of an uninterrupted run, bit for bit."""
 
 import tempfile
 from pathlib import Path
@@ -15,5 +15,5 @@ half = rp.train(agent, "RiskyGrid", steps=600, seeds=2)
 half.save(folder)
 print((folder / "header.json").read_text()[:120], "…")
 finished = rp.train(rp.load(folder), steps=600)
-assert np.array_equal(whole.estimates(), finished.estimates())  # bit for bit
+assert np.array_equal(whole.estimates(), finished.estimates())
 print(finished.values())

@@ -61,14 +61,17 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "too few environments": (train([IQN] * 2, ["ThreeState"]), "got 2 agents and 1 environments; they must match"),
     "no environments": (train(env=[]), "got 1 agents and 0 environments"),
     "several rows": (train([IQN] * 2, [ROW, ROW]), "give one vector environment for all settings"),
-    "vectors in a finite problem": (train(rp.IQTD3(**VECTORS)), "IQTD3 acts with vectors"),
-    "numbers where vectors belong": (train(env="Pendulum-v1"), "IQN chooses among numbered actions"),
+    "vectors in a finite problem": (train(rp.IQTD3(**VECTORS)), "IQTD3 needs continuous actions, but this"),
+    "numbers where vectors belong": (
+        train(env="Pendulum-v1"),
+        "IQN needs discrete actions, but this environment has continuous actions",
+    ),
     "an environment for a run": (lambda run: rp.train(run, "ThreeState", steps=50), "give no environment"),
     # For how long, and what is done meanwhile.
     "no steps": (train(steps=None), "give steps=…, the environment steps for each lane"),
     "float steps": (train(steps=1e5), r"steps must be a whole number, got 100000\.0"),
     "text steps": (train(steps="50"), "steps must be a whole number, got '50'"),
-    "envs": (train(envs=0), "envs must be at least 1, got 0"),
+    "envs": (train(num_envs=0), "num_envs must be at least 1, got 0"),
     "no seeds": (train(seeds=None), "seeds must be a whole number, got None"),
     "float seeds": (train(seeds=2.5), r"seeds must be a whole number, got 2\.5"),
     "float seed": (train(seed=0.5), r"seed must be a whole number, got 0\.5"),
@@ -77,22 +80,22 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "progress": (train(progress="yes"), "progress must be True, False or a function, got 'yes'"),
     "one callback": (train(callbacks=print), "callbacks must be a list of functions, got a builtin"),
     "callback": (train(callbacks=[3]), "a callback must be a function, got 3"),
-    "watch": (train(evaluate_every=10, evaluator="values"), "watch must be a function, got 'values'"),
-    "watch without evaluations": (train(evaluator=lambda run: {}), "give evaluate_every=… as well"),
+    "watch": (train(evaluate_every=10, evaluator="values"), "evaluator must be a function, got 'values'"),
+    "evaluator without evaluations": (train(evaluator=lambda run: {}), "give evaluate_every=… as well"),
     "what watch raises": (
         train(evaluate_every=10, evaluator=lambda run: run.nothing),
-        "watch failed: AttributeError",
+        "evaluator failed: AttributeError",
     ),
     "what a callback raises": (train(callbacks=[lambda run: None]), "a callback failed: TypeError: .* 1 positional"),
     "checkpoint nowhere": (train(checkpoint="/proc/nowhere"), "cannot save to /proc/nowhere: No such file"),
     "what watch returns": (
         train(evaluate_every=10, evaluator=lambda run: 1.0),
-        "watch must return a dictionary, got a fl",
+        "evaluator must return a dictionary, got a fl",
     ),
     "checkpoint": (train(checkpoint=True), "checkpoint must be a folder or a Checkpointer, got True"),
     "checkpoint is a file": (train(checkpoint=__file__), "it is a file, and a run is saved as a folder"),
-    "seeds of a run": (lambda run: rp.train(run, steps=50, seeds=3), "with the seeds it has, 1, not 3"),
-    "envs of a run": (lambda run: rp.train(run, steps=50, num_envs=2), "with the envs it has, 1, not 2"),
+    "seeds of a run": (lambda run: rp.train(run, steps=50, seeds=3), "with its own seeds, 1, not 3"),
+    "envs of a run": (lambda run: rp.train(run, steps=50, num_envs=2), "with its own num_envs, 1, not 2"),
     # What is asked of a run.
     "runs compared": (lambda run: rp.compare(run, run), r"compare takes two evaluations, run\.evaluate\(\); got a Run"),  # pyright: ignore[reportArgumentType]
     "predictor of a run": (lambda run: rp.Predictor(run), r"a Predictor takes a policy, run\.policy\(\); got a Run"),  # pyright: ignore[reportArgumentType]
@@ -100,7 +103,7 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "episodes": (lambda run: run.evaluate(-1), "episodes must be at least 1, got -1"),
     "float episodes": (lambda run: run.evaluate(1e3), r"episodes must be a whole number, got 1000\.0"),  # pyright: ignore[reportArgumentType]
     "no episodes": (lambda run: run.evaluate(None), "episodes must be a whole number, got None"),  # pyright: ignore[reportArgumentType]
-    "limit": (lambda run: run.evaluate(5, limit=0), "limit must be at least 1, got 0"),
+    "limit": (lambda run: run.evaluate(5, max_episode_steps=0), "max_episode_steps must be at least 1, got 0"),
     "other shape": (
         lambda run: run.evaluate(5, env="CartPole-v1"),
         r"another shape of obs.*: \(4,\), not \(\)",
@@ -151,45 +154,52 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     ),
     # What is asked of a policy.
     "state": (lambda run: run.policy()("s9"), "the problem has no state 's9'; it has 's0'"),
-    "action": (lambda run: run.policy().took(run.policy()("s0")[1], "fly"), "the problem has no action 'fly'; it has"),
+    "action": (
+        lambda run: run.policy().override_action(run.policy()("s0")[1], "fly"),
+        "the problem has no action 'fly'; it has",
+    ),
     "no folder": (lambda run: rp.load(3), "a run is loaded from a folder, got 3"),  # pyright: ignore[reportArgumentType]
     # Hyperparameters.
-    "measure in words": (
-        lambda run: rp.IQN("cvar:0.25"),  # pyright: ignore[reportArgumentType]
-        "risk must be a measure, for example rp.risk",
+    "measure that is a number": (
+        lambda run: rp.IQN(0.25),
+        "expected a risk measure such as .* or a text such as 'cvar:0.25', got 0.25",
     ),
+    "misspelt measure": (lambda run: rp.CVaRDRL("cvr:0.25"), "unknown risk measure 'cvr:0.25'"),
     "discount 0": (lambda run: rp.IQN(discount=0.0), "discount must be more than 0, got 0"),
     "discount 1.1": (lambda run: rp.TQL(discount=1.1), "discount must be from 0 to 1, got 1.1"),
     "discount in words": (lambda run: rp.TQL(discount="0.9"), "discount must be a number, got '0.9'"),  # pyright: ignore[reportArgumentType]
     "training of another kind": (
-        lambda run: rp.IQN(training=rp.ActorCriticTraining()),  # pyright: ignore[reportArgumentType]
+        lambda run: rp.IQN(training=rp.ActorCriticTraining()),
         "training of IQN must be a Training, got a ActorCriticTraining",
     ),
     "network of another kind": (lambda run: rp.IQN(network=64), "network of IQN must be a Network, got a int"),  # pyright: ignore[reportArgumentType]
     "width": (lambda run: rp.Network(hidden=64), r"hidden must be a tuple of whole numbers, for example \(64,\)"),  # pyright: ignore[reportArgumentType]
     "no width": (lambda run: rp.Network(hidden=()), "a network needs at least one hidden layer"),
     "window": (lambda run: rp.Network(window=0), "window must be at least 1, got 0"),
-    "head": (lambda run: rp.Network(head="shallow"), "head must be late or deep or table, got 'shallow'"),  # pyright: ignore[reportArgumentType]
+    "head": (lambda run: rp.Network(head="shallow"), "head must be factored or deep or table, got 'shallow'"),  # pyright: ignore[reportArgumentType]
     "batch": (lambda run: rp.Training(batch_size=0), "batch_size must be at least 1, got 0"),
     "no batch": (lambda run: rp.Training(batch_size=None), "batch_size must be a whole number, got None"),  # pyright: ignore[reportArgumentType]
-    "no memory": (lambda run: rp.Network(memory=None), "memory must be a whole number, got None"),  # pyright: ignore[reportArgumentType]
-    "no delay": (lambda run: rp.ActorCriticTraining(delay=None), "delay must be a whole number, got None"),  # pyright: ignore[reportArgumentType]
+    "no memory": (lambda run: rp.Network(history_size=None), "history_size must be a whole number, got None"),  # pyright: ignore[reportArgumentType]
+    "no delay": (
+        lambda run: rp.ActorCriticTraining(policy_delay=None),  # pyright: ignore[reportArgumentType]
+        "policy_delay must be a whole number, got None",
+    ),
     "no forks": (lambda run: rp.RiskyGrid(forks=None), "forks must be a whole number, got None"),  # pyright: ignore[reportArgumentType]
     "float batch": (lambda run: rp.Training(batch_size=32.0), r"batch_size must be a whole number, got 32\.0"),  # pyright: ignore[reportArgumentType]
-    "step size": (lambda run: rp.Training(learning_rate=-1e-3), "lr must be at least 0, got -0.001"),
+    "step size": (lambda run: rp.Training(learning_rate=-1e-3), "learning_rate must be at least 0, got -0.001"),
     "epsilon": (lambda run: rp.Training(epsilon_start=1.5), "epsilon_start must be from 0 to 1, got 1.5"),
     "kappa": (lambda run: rp.Training(kappa=0.0), "kappa must be more than 0, got 0"),
-    "quiet": (lambda run: rp.ActorCriticTraining(quiet=-0.1), "quiet must be from 0 to 1, got -0.1"),
-    "delay": (lambda run: rp.ActorCriticTraining(delay=0), "delay must be at least 1, got 0"),
+    "quiet": (lambda run: rp.ActorCriticTraining(epsilon=-0.1), "epsilon must be from 0 to 1, got -0.1"),
+    "delay": (lambda run: rp.ActorCriticTraining(policy_delay=0), "policy_delay must be at least 1, got 0"),
     "critic": (lambda run: rp.TQL(critic="both"), "critic must be joint, trajectory or convolved, got 'both'"),  # pyright: ignore[reportArgumentType]
     # Exact solutions.
-    "name to solve": (lambda run: rp.solve("RiskyGrid", "cvar:0.1"), "solve takes a FiniteMDP, got RiskyGrid; of a"),  # pyright: ignore[reportArgumentType]
+    "name to solve": (lambda run: rp.solve("RiskyGrid", "cvar:0.1"), "solve needs a FiniteMDP, got RiskyGrid; for a"),  # pyright: ignore[reportArgumentType]
     "problem to solve": (
         lambda run: rp.solve(rp.make("RiskyGrid"), "mean"),
         r"got RiskyGrid; .* rp\.make\(name\)",
     ),
     # Measures.
-    "a number": (lambda run: rp.parse_risk(0.25), "a risk measure is read from text such as 'cvar:0.25', got 0.25"),  # pyright: ignore[reportArgumentType]
+    "a number": (lambda run: rp.parse_risk(0.25), r"expected a risk measure such as CVaR\(0.25\) .*, got 0.25"),  # pyright: ignore[reportArgumentType]
     "level in words": (
         lambda run: rp.parse_risk("cvar 0.25"),
         "unknown risk measure 'cvar 0.25'; use mean, cvar:LEVEL",
@@ -213,7 +223,7 @@ def test_a_mistake_is_one_line(mistake, run, unchecked):
 
 def test_without_a_finite_problem_returns_are_known_for_one_discount_only(unchecked):
     run = rp.train(IQN, Echo, steps=50)
-    with pytest.raises(rp.RiskpathError, match=r"only 1 and the agents' own discount are known of episodes, not 0\.5"):
+    with pytest.raises(rp.RiskpathError, match=r"discount must be 1 or the agents' own for sampled returns, got 0\.5"):
         run.values(0.5)
     with pytest.raises(rp.RiskpathError, match="an exact law needs a finite problem"):
         run.law()

@@ -1,4 +1,4 @@
-"""Every example runs."""
+"""Every example runs and prints its results."""
 
 import runpy
 from pathlib import Path
@@ -9,6 +9,6 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_examples_run(path, unchecked, capsys):
+def test_example_runs(path, unchecked, capsys):
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out

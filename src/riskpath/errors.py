@@ -1,17 +1,18 @@
-"""The one exception a user can cause: its text is one line that names the value and what is accepted."""
+"""The exception for wrong input. Its text is one line that names the value and what is accepted."""
 
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 class RiskpathError(ValueError):
-    """A wrong input: the command line prints its text as one line and exits with status 2."""
+    """A mistake in a user's input. The command line prints its text as one line and exits with status 2."""
 
 
 @contextmanager
 def in_one_line(what: str, hint: str = "") -> Iterator[None]:
-    """Whatever a user's own code raises, it is the user's to know."""
+    """Turn any exception raised by a user's own code into a `RiskpathError` of one line: what failed, and why."""
     try:
         yield
     except RiskpathError:
@@ -21,12 +22,18 @@ def in_one_line(what: str, hint: str = "") -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    """Kind and text of an exception."""
+    """Return the type and the text of an exception on one line of at most 300 characters."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
 
 
+def short_repr(value: Any, limit: int = 200) -> str:
+    """Return `repr(value)` on one line, cut to `limit` characters."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint at the name that is most like a misspelt one, or at one that ends with it; nothing if there is none."""
+    """Return a hint at the known name that is most similar to `word` or ends with it; "" if no name is."""
     names = {name.lower(): name for name in known}
     close = [name for name in names if name.endswith(f".{word.lower()}")]
     close += difflib.get_close_matches(word.lower(), names, n=1)

@@ -1,30 +1,30 @@
-"""Numbers that make no sense are refused when they are given, in one line that names them."""
+"""Checks of numbers in a user's input. A wrong number is refused at once, in one line that names it."""
 
 from numbers import Integral
 from typing import Any
 
-from riskpath.errors import RiskpathError
+from riskpath.errors import RiskpathError, short_repr
 
 
 def fields(thing: Any, *names: str) -> dict[str, Any]:
-    """Some fields by their names, to be checked."""
+    """Return the named fields of an object, ready for one of the checks below."""
     return {name: getattr(thing, name) for name in names}
 
 
-def require_whole(**values: Any) -> None:
-    """Whole numbers; 1e5 is none."""
-    for name, value in values.items():
-        if not isinstance(value, Integral) or isinstance(value, bool):
-            raise RiskpathError(f"{name} must be a whole number, got {value!r}")
-
-
 def given(**values: Any) -> dict[str, Any]:
-    """Those that were said, where None is allowed for what was not."""
+    """Return the values that are not None, for fields where None means "not set"."""
     return {name: value for name, value in values.items() if value is not None}
 
 
+def require_whole(**values: Any) -> None:
+    """Require whole numbers. A float such as 1e5 and a bool are refused."""
+    for name, value in values.items():
+        if not isinstance(value, Integral) or isinstance(value, bool):
+            raise RiskpathError(f"{name} must be a whole number, got {short_repr(value)}")
+
+
 def require_counts(least: int = 1, /, **counts: Any) -> None:
-    """Whole numbers and at least so many."""
+    """Require whole numbers that are at least `least`."""
     require_whole(**counts)
     for name, value in counts.items():
         if value < least:
@@ -32,36 +32,39 @@ def require_counts(least: int = 1, /, **counts: Any) -> None:
 
 
 def require_positive(**values: Any) -> None:
-    """Rates and scales."""
-    for name, value in _plain(values).items():
+    """Require numbers above 0, for rates and scales."""
+    for name, value in _python_numbers(values).items():
         if not value > 0:
             raise RiskpathError(f"{name} must be more than 0, got {value:g}")
 
 
 def require_no_less_than_zero(**values: Any) -> None:
-    """Step sizes: at 0 nothing is learned, which may be wanted."""
-    for name, value in _plain(values).items():
+    """Require numbers from 0 on, for learning rates: 0 switches learning off."""
+    for name, value in _python_numbers(values).items():
         if not value >= 0:
             raise RiskpathError(f"{name} must be at least 0, got {value:g}")
 
 
 def require_share(**values: Any) -> None:
-    """Probabilities and the like."""
-    for name, value in _plain(values).items():
+    """Require numbers from 0 to 1, for probabilities and shares."""
+    for name, value in _python_numbers(values).items():
         if not 0 <= value <= 1:
             raise RiskpathError(f"{name} must be from 0 to 1, got {value:g}")
 
 
 def require_widths(**tuples: Any) -> None:
-    """Sizes of layers."""
+    """Require tuples of positive whole numbers, for the sizes of layers."""
     for name, widths in tuples.items():
         if not isinstance(widths, tuple) or any(not isinstance(width, int) or width < 1 for width in widths):
-            raise RiskpathError(f"{name} must be a tuple of whole numbers, for example (64,); got {widths!r}")
+            raise RiskpathError(f"{name} must be a tuple of whole numbers, for example (64,); got {short_repr(widths)}")
 
 
-def _plain(values: dict[str, Any]) -> dict[str, float]:
-    """Those that are plain numbers: while agents are trained, float fields are arrays, and nothing to look at."""
+def _python_numbers(values: dict[str, Any]) -> dict[str, float]:
+    """Return the values that are Python numbers; refuse those that cannot be numbers.
+
+    Arrays are left out: during training the float fields of an agent are arrays, whose values may be unknown.
+    """
     for name, value in values.items():
         if isinstance(value, str | bool | None | list | tuple):
-            raise RiskpathError(f"{name} must be a number, got {value!r}")
+            raise RiskpathError(f"{name} must be a number, got {short_repr(value)}")
     return {name: value for name, value in values.items() if isinstance(value, int | float)}

@@ -1,4 +1,4 @@
-"""Agents for vector actions: the gradient through the distortion, the convolution, exploration, and a short run."""
+"""Agents with continuous actions: the gradient through the distortion, the convolution, exploration, a short run."""
 
 from typing import Any
 
@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.agents.actor_critic import explored, lower_law, make_twins, silence
+from riskpath.agents.actor_critic import lower_law
+from riskpath.agents.exploration import explore, no_noise
+from riskpath.nn.critics import make_twins
 from riskpath.nn.losses import midpoints
 from riskpath.risk.law import Law
-from riskpath.risk.tabulated import Tabulated
 from riskpath.types import EnvSpec
 
 MEASURES = [rp.Mean(), rp.CVaR(0.25), rp.Wang(0.75), rp.Wang(-0.75), rp.POW(-2.0), rp.CPW(0.71)]
@@ -27,18 +28,6 @@ def agent_of(kind: str, risk=rp.CVaR(0.25), **fields):  # noqa: B008
 
 
 @pytest.mark.parametrize("risk", MEASURES, ids=str)
-def test_a_tabulated_measure_is_the_measure(risk):
-    tabulated = Tabulated(risk)
-    sample = np.random.default_rng(0).normal(size=300)
-    assert float(tabulated.value(jnp.asarray(sample, jnp.float32))) == pytest.approx(
-        float(risk.value(sample)), abs=0.02
-    )
-    inside = np.linspace(0.01, 0.99, 50)
-    np.testing.assert_allclose(tabulated.distort(jnp.asarray(inside, jnp.float32)), risk.distort(inside), atol=2e-3)
-    assert tabulated.concave == risk.concave
-
-
-@pytest.mark.parametrize("risk", MEASURES, ids=str)
 @pytest.mark.parametrize("critic", ["joint", "trajectory", "convolved"])
 def test_the_actors_gradient_flows_through_the_distortion(critic, risk):
     # dβ/da of the law the actor maximises, against a central difference in the action.
@@ -48,7 +37,7 @@ def test_the_actors_gradient_flows_through_the_distortion(critic, risk):
     time = jnp.int32(3)
 
     def worth(action):
-        return agent.risk.value(agent._whole(critics, x, x[:2], action, time))
+        return agent.risk.value(agent._atoms(critics, x, x[:2], action, time))
 
     for start in (-0.4, 0.3):
         action, step = jnp.array([start]), 2e-2
@@ -68,10 +57,10 @@ def test_the_convolved_measure_is_that_of_the_exact_convolution(risk):
     first, second = (np.asarray(z.quantiles(x[:2], action, levels), float) for z in critics.markov)
     even = np.full(16, 1 / 16)
     exact = Law((past - past.mean()) / 0.9**3, even).convolve(Law((first + second) / 2, even))
-    value = agent.risk.value(agent._whole(critics, x, x[:2], action, jnp.int32(3)))
+    value = agent.risk.value(agent._atoms(critics, x, x[:2], action, jnp.int32(3)))
     assert float(value) == pytest.approx(float(risk.value(exact)), abs=1e-4)
     # At the start nothing is past.
-    alone = agent.risk.value(agent._whole(critics, x, x[:2], action, jnp.int32(0)))
+    alone = agent.risk.value(agent._atoms(critics, x, x[:2], action, jnp.int32(0)))
     assert float(alone) == pytest.approx(float(risk.value(Law((first + second) / 2, even))), abs=1e-4)
 
 
@@ -81,32 +70,54 @@ def test_the_target_is_one_whole_law_of_the_twins():
     laws = [np.asarray(z.quantiles(x, action, taus)) for z in twins]
     chosen = lower_law(rp.ActorCriticTraining(), twins, x, action, taus)
     np.testing.assert_allclose(chosen, min(laws, key=lambda law: law.mean()), rtol=1e-6)
-    lowest = lower_law(rp.ActorCriticTraining(twins="quantiles"), twins, x, action, taus)
+    lowest = lower_law(rp.ActorCriticTraining(twin_target="lower_quantiles"), twins, x, action, taus)
     np.testing.assert_allclose(lowest, np.minimum(*laws), rtol=1e-6)
 
 
-def walk(explore: float, quiet: float, wandering: float, steps: int = 400) -> np.ndarray:
-    training = rp.ActorCriticTraining(quiet=quiet, wandering=wandering)
+def explored_actions(epsilon: float, ou_episodes: float, steps: int = 400, seed: int = 0) -> np.ndarray:
+    """Return the actions of one long episode whose actor always chooses 0.2."""
+    training = rp.ActorCriticTraining(ou_episodes=ou_episodes)
 
-    def step(noise, key):
-        action, noise = explored(training, jnp.array([0.2]), noise, key=key, explore=jnp.float32(explore))
-        return noise, action[0]
+    def step(carry, key):
+        noise, time = carry
+        shown = SPEC.first_time_step(jnp.zeros(2), jnp.ones((0,), bool))
+        shown = eqx.tree_at(lambda s: s.time, shown, time)
+        action, noise = explore(training, jnp.array([0.2]), noise, shown, key=key, epsilon=jnp.float32(epsilon))
+        return (noise, time + 1), action[0]
 
-    return np.asarray(jax.lax.scan(step, silence(1), jax.random.split(jax.random.key(0), steps))[1])
+    keys = jax.random.split(jax.random.key(seed), steps)
+    return np.asarray(jax.lax.scan(step, (no_noise(1), jnp.int32(0)), keys)[1])
 
 
-def test_exploration_does_what_it_says():
-    assert (walk(0.0, 0.0, 1.0) == np.float32(0.2)).all()  # nothing when acting for real
-    assert (walk(0.5, 1.0, 0.0) == np.float32(0.2)).all()  # a quiet episode
-    wandering = walk(0.5, 0.0, 1.0)
-    assert np.corrcoef(wandering[:-1], wandering[1:])[0, 1] > 0.6  # one swing lasts many steps
-    assert wandering.std() > 0.4
-    assert np.abs(wandering).max() <= 1.0
-    held = walk(0.5, 0.0, 0.0)
-    runs = 1 + (np.diff(held) != 0).sum()
-    assert 400 / 40 < runs < 400 / 5
-    assert 0.2 < (held == np.float32(0.2)).mean() < 0.8
-    assert not (walk(1.0, 0.0, 0.0) == np.float32(0.2)).any()  # at first, nothing but exploration
+def test_exploration_follows_its_settings():
+    own = np.float32(0.2)
+    assert (explored_actions(0.0, 1.0) == own).all()  # no exploration while acting greedily
+    noisy = explored_actions(0.999, 1.0)
+    assert np.corrcoef(noisy[:-1], noisy[1:])[0, 1] > 0.6  # one swing lasts many steps
+    assert noisy.std() > 0.4
+    assert np.abs(noisy).max() <= 1.0
+    held = explored_actions(0.999, 0.0)
+    changes = 1 + (np.diff(held) != 0).sum()
+    assert 400 / 40 < changes < 400 / 5  # a random action is held for 15 steps on average
+    assert 0.2 < (held == own).mean() < 0.8
+    for ou_episodes in (0.0, 1.0):
+        assert not (explored_actions(1.0, ou_episodes) == own).any()  # the warm-up does nothing but explore
+
+
+def test_epsilon_is_the_share_of_exploring_episodes():
+    starts = jax.vmap(
+        lambda key: (
+            explore(
+                rp.ActorCriticTraining(),
+                jnp.array([0.2]),
+                no_noise(1),
+                SPEC.first_time_step(jnp.zeros(2), jnp.ones((0,), bool)),
+                key=key,
+                epsilon=jnp.float32(0.75),
+            )[1].kind
+        )
+    )(jax.random.split(jax.random.key(3), 2_000))
+    assert float((starts < 0.25).mean()) == pytest.approx(0.25, abs=0.03)
 
 
 @pytest.mark.parametrize("kind", ["IQTD3", "joint", "trajectory", "convolved"])
@@ -127,8 +138,8 @@ def test_every_form_trains_and_acts(kind, unchecked):
 
 
 @pytest.mark.parametrize("kind", ["IQTD3", "convolved"])
-def test_numbered_actions_are_refused(kind, unchecked):
-    with pytest.raises(rp.RiskpathError, match="acts with vectors"):
+def test_discrete_actions_are_refused(kind, unchecked):
+    with pytest.raises(rp.RiskpathError, match="needs continuous actions, but this environment has discrete actions"):
         rp.train(agent_of(kind), "RiskyGrid", steps=10)
 
 
@@ -139,8 +150,9 @@ def test_a_short_run_improves(kind, unchecked):
         batch_size=64,
         learning_starts=1_000,
         buffer_size=8_000,
-        learning_rate_steps=2_000.0,
-        critic_learning_rate=2e-3,
+        decay_starts=1_000.0,
+        decay_steps=1_000.0,
+        learning_rate=2e-3,
         actor_learning_rate=1e-3,
     )
     network = rp.Network(hidden=(32, 32), history_size=8, window=3)
@@ -155,16 +167,17 @@ def test_a_short_run_improves(kind, unchecked):
 
 def test_the_ring_is_not_copied_in_the_loop(unchecked):
     from riskpath.training import fused_loop as loop
+    from riskpath.training.lanes import start
 
     agent = agent_of(
         "convolved", training=rp.ActorCriticTraining(batch_size=8, buffer_size=512, target_update_interval=4)
     )
     world = rp.RiskyMountainCar(0.5, 40)
-    lanes = loop.start([agent], [world], 3, 4, 0)
-    text = loop.chunk.lower(lanes, world.spec, 1).compile().compiled.as_text()  # pyright: ignore[reportFunctionMemberAccess]
-    shape = "f32[" + ",".join(map(str, lanes.ring.rows.shape)) + "]"
+    lanes = start([agent], [world], 3, 4, 0)
+    text = loop.chunk.lower(lanes, world.spec, jnp.int32(1)).compile().compiled.as_text()  # pyright: ignore[reportFunctionMemberAccess]
+    shape = "f32[" + ",".join(map(str, lanes.replay_buffer.rows.shape)) + "]"
     bodies = [part for part in text.split("\n\n") if "ENTRY" not in part]
     assert not any(
         " copy(" in line and shape in line.split(" copy(")[0] for part in bodies for line in part.split("\n")
     )
-    assert eqx.is_array(lanes.ring.rows)
+    assert eqx.is_array(lanes.replay_buffer.rows)

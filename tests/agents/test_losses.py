@@ -8,8 +8,9 @@ import pytest
 
 import riskpath as rp
 from riskpath.agents.agent import Agent
+from riskpath.agents.config import TwinTarget
 from riskpath.nn.losses import midpoints, quantile_huber, stratified
-from riskpath.types import EnvSpec, Step, Window
+from riskpath.types import EnvSpec, Transition, Window
 
 SPEC = EnvSpec(3, (), num_states=5, max_episode_steps=4)
 NETWORK = rp.Network(hidden=(8,))
@@ -21,7 +22,7 @@ TRAINING = rp.Training(
     kappa=0.7,
     reward_scale=0.3,
     learning_rate=0.0,
-    learning_rate_end=0.0,
+    learning_rate_decay=0.0,
 )
 
 
@@ -80,17 +81,17 @@ def test_levels_are_spread_evenly():
 
 def window(rng: np.random.Generator, terminated: bool, time: int = 2) -> Window:
     valid = jnp.arange(4) >= 3 - time
-    step = Step(
-        obs=jnp.int32(1),
+    step = Transition(
+        observation=jnp.int32(1),
         action=jnp.int32(2),
         reward=jnp.float32(1.5),
-        next_obs=jnp.int32(3),
-        next_mask=jnp.array([True, False, True]),
+        next_observation=jnp.int32(3),
+        next_action_mask=jnp.array([True, False, True]),
         terminated=jnp.array(terminated),
         truncated=jnp.array(False),
         time=jnp.int32(time),
-        earned=jnp.float32(4.0),
-        extra=jnp.float32(0.4),
+        return_so_far=jnp.float32(4.0),
+        extras=jnp.float32(0.4),
     )
     return Window(step, jnp.array([0, 4, 2, 1], jnp.int32), jnp.array([0, 1, 0, 2], jnp.int32), valid)
 
@@ -117,14 +118,14 @@ def pick(values, mask) -> int:
 def test_iqn(risk, terminated):
     agent = rp.IQN(risk, discount=0.9, network=NETWORK, training=TRAINING)
     state, other = (agent.init(SPEC, key=jax.random.key(i)) for i in (0, 1))
-    state = eqx.tree_at(lambda s: s.target, state, other.params)
-    sample = window(np.random.default_rng(0), terminated).step
+    state = eqx.tree_at(lambda s: s.target_params, state, other.params)
+    sample = window(np.random.default_rng(0), terminated).transition
     taus, target_taus = levels(jax.random.key(5))
-    online = np.asarray(state.params.quantiles(sample.next_obs, jnp.asarray(risk.distort(midpoints(7)))))
+    online = np.asarray(state.params.quantiles(sample.next_observation, jnp.asarray(risk.distort(midpoints(7)))))
     best = pick(online.mean(axis=0), [True, False, True])
-    future = np.asarray(other.params.quantiles(sample.next_obs, jnp.asarray(target_taus)))[:, best]
+    future = np.asarray(other.params.quantiles(sample.next_observation, jnp.asarray(target_taus)))[:, best]
     target = 0.3 * 1.5 + 0.9 * (0 if terminated else 1) * future
-    predicted = np.asarray(state.params.quantiles(sample.obs, jnp.asarray(taus)))[:, 2]
+    predicted = np.asarray(state.params.quantiles(sample.observation, jnp.asarray(taus)))[:, 2]
     expected = huber_by_hand(predicted, taus, target, 0.7 * 0.3)
     assert loss_of(agent, state, sample, jax.random.key(5)) == pytest.approx(expected, rel=1e-4)
 
@@ -133,15 +134,15 @@ def test_iqn(risk, terminated):
 def test_cvar_drl(terminated):
     agent = rp.CVaRDRL(rp.CVaR(0.3), discount=0.9, network=NETWORK, training=TRAINING)
     state, other = (agent.init(SPEC, key=jax.random.key(i)) for i in (0, 1))
-    state = eqx.tree_at(lambda s: s.target, state, other.params)
-    sample = window(np.random.default_rng(0), terminated).step
+    state = eqx.tree_at(lambda s: s.target_params, state, other.params)
+    sample = window(np.random.default_rng(0), terminated).transition
     taus, target_taus = levels(jax.random.key(5))
     threshold = (0.4 - 0.3 * 1.5) / 0.9
-    z = np.asarray(state.params.quantiles(sample.next_obs, midpoints(7)))
+    z = np.asarray(state.params.quantiles(sample.next_observation, midpoints(7)))
     best = pick(np.minimum(z - threshold, 0).mean(axis=0), [True, False, True])
-    future = np.asarray(other.params.quantiles(sample.next_obs, jnp.asarray(target_taus)))[:, best]
+    future = np.asarray(other.params.quantiles(sample.next_observation, jnp.asarray(target_taus)))[:, best]
     target = 0.3 * 1.5 + 0.9 * (0 if terminated else 1) * future
-    predicted = np.asarray(state.params.quantiles(sample.obs, jnp.asarray(taus)))[:, 2]
+    predicted = np.asarray(state.params.quantiles(sample.observation, jnp.asarray(taus)))[:, 2]
     assert loss_of(agent, state, sample, jax.random.key(5)) == pytest.approx(
         huber_by_hand(predicted, taus, target, 0.7 * 0.3), rel=1e-4
     )
@@ -153,9 +154,9 @@ def test_tql(critic, terminated):
     risk = rp.CVaR(0.3)
     agent = rp.TQL(risk, discount=0.9, critic=critic, network=NETWORK, training=TRAINING)
     state, other = (agent.init(SPEC, key=jax.random.key(i)) for i in (0, 1))
-    state = eqx.tree_at(lambda s: s.target, state, other.params)
+    state = eqx.tree_at(lambda s: s.target_params, state, other.params)
     sample = window(np.random.default_rng(0), terminated)
-    step, alive = sample.step, 0 if terminated else 1
+    step, alive = sample.transition, 0 if terminated else 1
     taus, target_taus = levels(jax.random.key(5))
     kappa = 0.7 * 0.3
 
@@ -166,7 +167,7 @@ def test_tql(critic, terminated):
         return np.asarray(params.history.head(features, params.history.head.embed(jnp.asarray(at))))
 
     def future(params, at) -> np.ndarray:
-        return np.asarray(params.markov.quantiles(step.next_obs, jnp.asarray(at)))
+        return np.asarray(params.markov.quantiles(step.next_observation, jnp.asarray(at)))
 
     if critic == "convolved":
         coarse = midpoints(16)
@@ -183,7 +184,7 @@ def test_tql(critic, terminated):
         expected += huber_by_hand(history(state.params, 3, taus)[:, 2], taus, target, kappa)
     else:
         z = future(other.params, target_taus)[:, best]
-        markov = np.asarray(state.params.markov.quantiles(step.obs, jnp.asarray(taus)))[:, 2]
+        markov = np.asarray(state.params.markov.quantiles(step.observation, jnp.asarray(taus)))[:, 2]
         expected += huber_by_hand(markov, taus, 0.3 * 1.5 + 0.9 * alive * z, kappa)
     if critic == "joint":
         target = 0.3 * 4.0 + 0.9**3 * alive * z
@@ -191,3 +192,120 @@ def test_tql(critic, terminated):
     if critic == "convolved" and not terminated:
         expected += huber_by_hand(history(state.params, 4, taus)[:, 0], taus, [0.3 * 4.0], kappa)
     assert loss_of(agent, state, sample, jax.random.key(5)) == pytest.approx(expected, rel=1e-4)
+
+
+# Continuous actions: the critics' losses of IQTD3 and of every form of TQLContinuous.
+BOX = EnvSpec(num_actions=0, observation_shape=(2,), max_episode_steps=30, action_size=1)
+BOX_NETWORK = rp.Network(hidden=(8, 8), history_size=5, window=4)
+
+
+def box_training(twin_target: TwinTarget) -> rp.ActorCriticTraining:
+    return rp.ActorCriticTraining(
+        batch_size=1,
+        policy_delay=1,
+        online_taus=5,
+        target_taus=6,
+        act_taus=7,
+        kappa=0.7,
+        reward_scale=0.3,
+        learning_rate=0.0,
+        actor_learning_rate=0.0,
+        target_policy_noise=0.3,
+        twin_target=twin_target,
+    )
+
+
+def box_window(terminated: bool) -> Window:
+    """The third step of an episode; the first entry of the window belongs to an earlier one."""
+    step = Transition(
+        observation=jnp.array([0.4, -0.3]),
+        action=jnp.array([0.6]),
+        reward=jnp.float32(1.5),
+        next_observation=jnp.array([-0.2, 0.9]),
+        next_action_mask=jnp.ones((0,), bool),
+        terminated=jnp.array(terminated),
+        truncated=jnp.array(False),
+        time=jnp.int32(2),
+        return_so_far=jnp.float32(4.0),
+        extras=(),
+    )
+    seen = jnp.array([[9.0, 9.0], [0.1, 0.2], [0.5, -0.6], [0.4, -0.3]])
+    return Window(step, seen, jnp.array([[9.0], [9.0], [-0.7], [0.8]]), jnp.array([False, True, True, True]))
+
+
+def box_keys(key) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The quantile levels of prediction and target, and the noise on the target's action."""
+    online, target, step = jax.random.split(key, 3)
+    (first,) = jax.random.split(step, 1)
+    (sample,) = jax.random.split(first, 1)
+    noise = np.clip(0.3 * np.asarray(jax.random.normal(sample, (1,))), -0.75, 0.75)
+    return np.asarray(stratified(5, key=online)), np.asarray(stratified(6, key=target)), noise
+
+
+def pessimistic(twins, x, action, taus, twin_target: str) -> np.ndarray:
+    first, second = (np.asarray(z.quantiles(jnp.asarray(x), jnp.asarray(action), jnp.asarray(taus))) for z in twins)
+    if twin_target == "lower_quantiles":
+        return np.minimum(first, second)
+    return first if first.mean() <= second.mean() else second
+
+
+@pytest.mark.parametrize("terminated", [False, True])
+@pytest.mark.parametrize("twin_target", ["lower_mean", "lower_quantiles"])
+def test_iqtd3(twin_target, terminated):
+    agent = rp.IQTD3(rp.CVaR(0.3), discount=0.9, network=BOX_NETWORK, training=box_training(twin_target))
+    state, other = (agent.init(BOX, key=jax.random.key(i)) for i in (0, 1))
+    state = eqx.tree_at(lambda s: s.target_params, state, other.params)
+    sample = box_window(terminated).transition
+    taus, target_taus, noise = box_keys(jax.random.key(5))
+    action = np.clip(np.asarray(other.params.actor(sample.next_observation)) + noise, -1, 1)
+    future = pessimistic(other.params.critic.twins, sample.next_observation, action, target_taus, twin_target)
+    target = 0.3 * 1.5 + 0.9 * (0 if terminated else 1) * future
+    expected = sum(
+        huber_by_hand(z.quantiles(sample.observation, sample.action, jnp.asarray(taus)), taus, target, 0.7 * 0.3)
+        for z in state.params.critic.twins
+    )
+    assert loss_of(agent, state, sample, jax.random.key(5)) == pytest.approx(float(expected), rel=1e-4)
+
+
+@pytest.mark.parametrize("terminated", [False, True])
+@pytest.mark.parametrize("time_input", [False, True])
+@pytest.mark.parametrize("critic", ["joint", "trajectory", "convolved"])
+def test_tql_continuous(critic, time_input, terminated):
+    training = box_training("lower_mean")
+    agent = rp.TQLContinuous(
+        rp.CVaR(0.3), discount=0.9, critic=critic, time_input=time_input, network=BOX_NETWORK, training=training
+    )
+    state, other = (agent.init(BOX, key=jax.random.key(i)) for i in (0, 1))
+    state = eqx.tree_at(lambda s: s.target_params, state, other.params)
+    window, alive, kappa = box_window(terminated), 0 if terminated else 1, 0.7 * 0.3
+    step = window.transition
+    taus, target_taus, noise = box_keys(jax.random.key(5))
+
+    def features(params, time: int) -> np.ndarray:
+        """Features of h_t: s_t, the encoding of the tokens s₀ … s_t without any padding, and the time."""
+        states = jnp.array([[0.1, 0.2], [0.5, -0.6], [0.4, -0.3], [-0.2, 0.9]])[: time + 1]
+        before = jnp.array([[0.0], [-0.7], [0.8], [0.6]])[: time + 1]
+        encoded = np.asarray(params.critic.history(states, before, jnp.ones(time + 1, bool)))[-1]
+        clock = [0.9**time, 0.01 * time] if time_input else []
+        return np.concatenate([states[-1], encoded, np.array(clock, np.float32)])
+
+    def fit(critics, x, action, target) -> float:
+        predicted = (z.quantiles(jnp.asarray(x), jnp.asarray(action), jnp.asarray(taus)) for z in critics)
+        return sum(huber_by_hand(np.asarray(z), taus, target, kappa) for z in predicted)
+
+    # The target actor sees the online encoding of the longer history.
+    action = np.clip(np.asarray(other.params.actor(jnp.asarray(features(state.params, 3)))) + noise, -1, 1)
+    whole, expected = np.full(6, 0.3 * 4.0), 0.0
+    if critic == "trajectory":
+        if not terminated:
+            longer = features(other.params, 3)
+            whole = pessimistic(other.params.critic.whole, longer, action, target_taus, "lower_mean")
+    else:
+        future = pessimistic(other.params.critic.markov, step.next_observation, action, target_taus, "lower_mean")
+        expected += fit(state.params.critic.markov, step.observation, step.action, 0.3 * 1.5 + 0.9 * alive * future)
+        whole = 0.3 * 4.0 + 0.9**3 * alive * future
+    if critic != "convolved":
+        expected += fit(state.params.critic.whole, features(state.params, 2), step.action, whole)
+    elif not terminated:
+        expected += fit([state.params.critic.past], features(state.params, 3), np.zeros(0, np.float32), [0.3 * 4.0])
+    assert loss_of(agent, state, window, jax.random.key(5)) == pytest.approx(float(expected), rel=1e-4)

@@ -1,11 +1,41 @@
-"""Random small problems and brute-force answers that share no code with the solvers."""
+"""Small problems, fixed and random, and brute-force answers that share no code with the solvers."""
 
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 import riskpath as rp
+
+
+def table(law: rp.Law) -> dict[float, float]:
+    """{atom: probability}, rounded."""
+    return {round(x, 9): round(p, 12) for x, p in zip(law.atoms.tolist(), law.probs.tolist(), strict=True)}
+
+
+def made(outcomes: Any = None, start: Any = "s", **settings: Any) -> rp.FiniteMDP:
+    """Make a problem from untyped input, by default one of a single step."""
+    return rp.FiniteMDP.from_outcomes(
+        {("s", "a"): [(1.0, 0.0, "end")]} if outcomes is None else outcomes, start, **settings
+    )
+
+
+THREE = rp.ThreeState().mdp()
+SURE = {("s0", "stay"): [(1.0, 1.0, "s0")], ("s0", "go"): [(1.0, 5.0, "end")]}
+# Random transitions: the second choice is made in state "rich" or in state "poor".
+FORK = rp.FiniteMDP.from_outcomes(
+    {
+        ("start", "spin"): [(0.25, 8.0, "rich"), (0.25, 4.0, "rich"), (0.5, 0.0, "poor")],
+        ("start", "wait"): [(1.0, 1.0, "poor")],
+        ("rich", "keep"): [(1.0, 0.0, "end")],
+        ("rich", "bet"): [(0.5, 10.0, "end"), (0.5, -10.0, "end")],
+        ("poor", "keep"): [(1.0, 0.0, "end")],
+        ("poor", "bet"): [(0.5, 10.0, "end"), (0.5, -10.0, "end")],
+    },
+    start="start",
+    discount=0.5,
+)
 
 
 def random_mdp(

@@ -1,4 +1,4 @@
-"""The paper's operators, and each of its theorems as a check on random problems."""
+"""The operators of the paper, and each of its theorems as a test on random problems."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,11 @@ from riskpath.mdp import operators as ops
 from tests.mdp.problems import random_mdp
 
 MEASURES = ["cvar:0.1", "cvar:0.5", "wang:-0.75", "wang:0.75", "pow:-2", "cpw:0.71"]
+
+
+def numbers(seed: int) -> np.random.Generator:
+    """Random numbers other than those that `random_mdp(seed)` draws."""
+    return np.random.default_rng([seed, 1])
 
 
 def random_law(rng: np.random.Generator) -> rp.Law:
@@ -27,7 +32,7 @@ def distance(first, second, measure) -> float:
     return max(abs(measure(first[key]) - measure(second[key])) for key in first)
 
 
-def test_the_first_table_of_the_paper():
+def test_the_example_table_of_the_paper():
     mdp, risk = rp.ThreeState().mdp(), rp.CVaR(0.1)
     bet = mdp.reward_laws["s0", "risky"]
     table = {
@@ -49,11 +54,11 @@ def test_the_first_table_of_the_paper():
     assert risk.value(optimal) == pytest.approx(79.0)  # the paper's figure prints 7.9
 
 
-def test_evaluation_converges_to_the_law_of_the_policy():
+def test_bellman_converges_to_the_law_of_the_policy():
     for seed in range(10):
         mdp = random_mdp(seed, deterministic=False)
         policy = {state: {a: 1 / len(mdp.actions(state)) for a in mdp.actions(state)} for state in mdp.outcomes}
-        table = random_table(mdp, np.random.default_rng(seed))
+        table = random_table(mdp, numbers(seed))
         for _ in mdp.layers:
             table = ops.bellman(mdp, table, policy)
         (start,) = mdp.start
@@ -62,9 +67,9 @@ def test_evaluation_converges_to_the_law_of_the_policy():
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0, np.inf])
-def test_evaluation_is_a_contraction(p):
+def test_bellman_is_a_contraction(p):
     for seed in range(10):
-        mdp, rng = random_mdp(seed, deterministic=False, discount=0.8), np.random.default_rng(seed)
+        mdp, rng = random_mdp(seed, deterministic=False, discount=0.8), numbers(seed)
         policy = {state: mdp.actions(state)[-1] for state in mdp.outcomes}
         first, second = random_table(mdp, rng), random_table(mdp, rng)
         before = max(first[key].wasserstein(second[key], p) for key in first)
@@ -72,9 +77,9 @@ def test_evaluation_is_a_contraction(p):
         assert max(new_first[key].wasserstein(new_second[key], p) for key in first) <= 0.8 * before + 1e-9
 
 
-def test_value_iteration_converges_for_the_mean():
+def test_bellman_optimality_contracts_and_converges_for_the_mean():
     for seed in range(20):
-        mdp, rng = random_mdp(seed, deterministic=False, discount=0.8), np.random.default_rng(seed)
+        mdp, rng = random_mdp(seed, deterministic=False, discount=0.8), numbers(seed)
         first, second = random_table(mdp, rng), random_table(mdp, rng)
         for _ in mdp.layers:
             before = distance(first, second, rp.Mean().value)
@@ -85,8 +90,8 @@ def test_value_iteration_converges_for_the_mean():
         assert best == pytest.approx(rp.solve(mdp, "mean", "adaptive").value)
 
 
-def test_risk_greedy_iteration_is_no_contraction():
-    # Two tables whose risks are equal everywhere end 99 apart, by how a tie at s1 is broken.
+def test_risk_greedy_bellman_is_not_a_contraction():
+    # The result for one table differs by 99 with how a tie at s1 is broken.
     mdp, risk = rp.ThreeState(safe=-10.0).mdp(), rp.CVaR(0.1)
     table = {key: mdp.reward_laws[key] for key in mdp.reward_laws}
     assert risk.value(table["s1", "risky"]) == pytest.approx(risk.value(table["s1", "safe"]))
@@ -96,16 +101,16 @@ def test_risk_greedy_iteration_is_no_contraction():
     assert risk.value(safe["s0", "risky"]) == pytest.approx(-20.0)
 
 
-def test_risk_greedy_iteration_can_be_arbitrarily_worse_than_the_optimum():
+def test_risk_greedy_bellman_can_end_far_below_the_optimum():
     mdp = rp.ThreeState().mdp()
     assert rp.solve(mdp, "cvar:0.1", "markov").value == pytest.approx(-10.0)
     assert rp.solve(mdp, "cvar:0.1", "history").value == pytest.approx(79.0)
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0, np.inf])
-def test_history_evaluation_is_a_contraction(p):
+def test_history_bellman_is_a_contraction(p):
     for seed in range(6):
-        mdp, rng = random_mdp(seed, discount=0.8), np.random.default_rng(seed)
+        mdp, rng = random_mdp(seed, discount=0.8), numbers(seed)
         policy = random_history_policy(mdp, rng)
         first, second = ({key: random_law(rng) for key in ops.history_values(mdp, policy)} for _ in range(2))
         before = max(first[key].wasserstein(second[key], p) for key in first)
@@ -113,8 +118,8 @@ def test_history_evaluation_is_a_contraction(p):
         assert max(new_first[key].wasserstein(new_second[key], p) for key in first) <= 0.8 * before + 1e-9
 
 
-def test_history_evaluation_ends_at_the_return_of_a_policy_that_sees_only_the_state():
-    mdp, rng = random_mdp(3, depth=3), np.random.default_rng(3)
+def test_history_bellman_converges_to_the_return_of_a_markov_policy():
+    mdp, rng = random_mdp(3, depth=3), numbers(3)
     by_state = {state: mdp.actions(state)[rng.integers(len(mdp.actions(state)))] for state in mdp.outcomes}
     policy = {history: by_state[history[-1]] for history in ops.histories(mdp)}
     true = ops.history_values(mdp, policy)
@@ -124,8 +129,8 @@ def test_history_evaluation_ends_at_the_return_of_a_policy_that_sees_only_the_st
     assert all(table[key].isclose(true[key]) for key in true)
 
 
-def test_history_evaluation_misses_the_return_of_a_policy_that_looks_further_back():
-    # s0 → s1 → s2 → end. At s2 the policy bets only if the first action was a; T^π_h forgets that after one step.
+def test_history_bellman_misses_the_return_of_a_policy_that_uses_the_history():
+    # s0 → s1 → s2 → end. At s2 the policy bets only if the first action was a; T^π_h loses that after one step.
     outcomes = {(s, a): [(1.0, 0.0, t)] for s, t in (("s0", "s1"), ("s1", "s2")) for a in "ab"}
     outcomes |= {("s2", "bet"): [(1.0, 10.0, "end")], ("s2", "pass"): [(1.0, 0.0, "end")]}
     mdp = rp.FiniteMDP.from_outcomes(outcomes, "s0")
@@ -142,7 +147,7 @@ def test_history_evaluation_misses_the_return_of_a_policy_that_looks_further_bac
 def test_greedy_improvement_never_lowers_the_risk_in_any_history(risk):
     measure = rp.parse_risk(risk)
     for seed in range(8):
-        mdp, rng = random_mdp(seed), np.random.default_rng(seed)
+        mdp, rng = random_mdp(seed), numbers(seed)
         policy = random_history_policy(mdp, rng)
         for _ in range(4):
             before = ops.history_values(mdp, policy)
@@ -160,7 +165,7 @@ def test_greedy_improvement_never_lowers_the_risk_in_any_history(risk):
 def test_history_optimality_is_nonexpansive_on_consistent_tables(risk):
     measure = rp.parse_risk(risk)
     for seed in range(8):
-        mdp, rng = random_mdp(seed), np.random.default_rng(seed)
+        mdp, rng = random_mdp(seed), numbers(seed)
         first, second = (ops.consistent_table(mdp, random_table(mdp, rng)) for _ in range(2))
         before = distance(first, second, measure.value)
         first, second = (ops.history_optimality(mdp, table, measure) for table in (first, second))
@@ -168,7 +173,7 @@ def test_history_optimality_is_nonexpansive_on_consistent_tables(risk):
 
 
 def test_history_optimality_expands_on_some_other_tables():
-    # The two tables have equal risks everywhere (distance 0), but at {s1} different laws of the same risk.
+    # The risks of the two tables are equal everywhere (distance 0), but the laws at {s1} differ.
     mdp, risk = rp.ThreeState().mdp(), rp.CVaR(0.1)
     bet = mdp.reward_laws["s1", "risky"]
     keys = ops.history_values(mdp, dict.fromkeys(ops.histories(mdp), "risky"))
@@ -183,7 +188,7 @@ def test_history_optimality_expands_on_some_other_tables():
 def test_trajectory_optimality_is_nonexpansive_on_all_tables_and_reaches_the_optimum(risk):
     measure = rp.parse_risk(risk)
     for seed in range(8):
-        mdp, rng = random_mdp(seed), np.random.default_rng(seed)
+        mdp, rng = random_mdp(seed), numbers(seed)
         keys = ops.history_values(mdp, random_history_policy(mdp, rng))
         first, second = ({key: random_law(rng) for key in keys} for _ in range(2))
         for _ in mdp.layers:
@@ -193,6 +198,15 @@ def test_trajectory_optimality_is_nonexpansive_on_all_tables_and_reaches_the_opt
         (start,) = mdp.start
         best = max(measure.value(first[(start,), action]) for action in mdp.actions(start))
         assert best == pytest.approx(rp.solve(mdp, measure, "history").value)
+
+
+@pytest.mark.parametrize("operator", [ops.risk_greedy_bellman, ops.history_optimality, ops.trajectory_optimality])
+def test_operators_accept_the_text_of_a_measure(operator):
+    mdp = random_mdp(0)
+    policy = random_history_policy(mdp, numbers(0))
+    table = ops.constant_table(mdp) if operator is ops.risk_greedy_bellman else ops.history_values(mdp, policy)
+    by_text, by_measure = operator(mdp, table, "cvar:0.3"), operator(mdp, table, rp.CVaR(0.3))
+    assert distance(by_text, by_measure, rp.Wang(0.5).value) == 0.0
 
 
 def test_histories_need_deterministic_transitions_and_a_bounded_number(monkeypatch):

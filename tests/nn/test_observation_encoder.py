@@ -11,9 +11,9 @@ import pytest
 import riskpath as rp
 from riskpath.envs.spaces import Translation
 from riskpath.errors import RiskpathError
-from riskpath.nn.observation_encoder import Convolutions, Senses, Statistics
-from riskpath.training.replay_buffer import gather, make_ring, push
-from riskpath.types import EnvSpec, Step
+from riskpath.nn.observation_encoder import Convolutions, ObservationEncoder, RunningStatistics
+from riskpath.training.replay_buffer import add, gather, make_replay_buffer
+from riskpath.types import EnvSpec, Transition
 
 KEY = jax.random.key(0)
 SMALL = rp.Training(batch_size=16, online_taus=8, target_taus=8, act_taus=8, buffer_size=500, learning_starts=100)
@@ -22,17 +22,19 @@ SMALL = rp.Training(batch_size=16, online_taus=8, target_taus=8, act_taus=8, buf
 @pytest.mark.parametrize("sizes", [(5,), (1, 1, 7), (32, 32, 32)])
 def test_statistics_are_those_of_everything_seen(sizes):
     sample = np.random.default_rng(0).normal([3.0, -200.0], [0.1, 50.0], (sum(sizes), 2)).astype(np.float32)
-    seen = Statistics(2)
+    seen = RunningStatistics(2)
     for part in np.split(sample, np.cumsum(sizes)[:-1]):
-        seen = seen.after(jnp.asarray(part))
+        seen = seen.update(jnp.asarray(part))
     np.testing.assert_allclose(seen.mean, sample.mean(axis=0), rtol=1e-4)
     np.testing.assert_allclose(seen.variance, sample.var(axis=0), rtol=2e-3)
-    np.testing.assert_allclose(seen(seen.mean + jnp.sqrt(seen.variance)), [1.0, 1.0], rtol=1e-3)
-    assert float(jnp.abs(seen(jnp.full((2,), 1e9))).max()) == 10.0
+    np.testing.assert_allclose(seen.normalize(seen.mean + jnp.sqrt(seen.variance)), [1.0, 1.0], rtol=1e-3)
+    assert float(jnp.abs(seen.normalize(jnp.full((2,), 1e9))).max()) == 10.0
 
 
 def test_a_gradient_leaves_statistics_alone():
-    gradient = jax.grad(lambda seen: jnp.sum(seen(jnp.ones(2))))(Statistics(2).after(jnp.ones((4, 2)) * 2))
+    gradient = jax.grad(lambda seen: jnp.sum(seen.normalize(jnp.ones(2))))(
+        RunningStatistics(2).update(jnp.ones((4, 2)) * 2)
+    )
     assert all(float(jnp.abs(leaf).max()) == 0.0 for leaf in jax.tree.leaves(gradient))
 
 
@@ -64,14 +66,14 @@ def test_patches_and_a_product_are_a_convolution(shape):
     ],
 )
 def test_sizes(spec, channels, size):
-    senses = Senses(spec, False, channels, key=KEY)
-    assert encoder(jnp.ones(spec.observation_shape, spec.observation_dtype)).shape == (size,) == (senses.size,)
+    encoder = ObservationEncoder(spec, False, channels, key=KEY)
+    assert encoder(jnp.ones(spec.observation_shape, spec.observation_dtype)).shape == (size,) == (encoder.size,)
 
 
 @pytest.mark.parametrize("spec", [EnvSpec(2, (4,)), EnvSpec(2, (), 6)])
 def test_channels_are_for_images(spec):
-    with pytest.raises(RiskpathError, match="channels are for images"):
-        Senses(spec, False, (8,), key=KEY)
+    with pytest.raises(RiskpathError, match="conv_channels need images"):
+        ObservationEncoder(spec, False, (8,), key=KEY)
 
 
 def test_images_of_bytes_stay_bytes():
@@ -86,16 +88,16 @@ def test_images_of_bytes_stay_bytes():
 def test_the_replay_keeps_bytes_as_bytes(shape):
     pictures = jax.random.randint(KEY, (6, 2, *shape), 0, 256).astype(jnp.uint8)
     zero, false, whole = jnp.zeros(()), jnp.zeros((), bool), jnp.zeros((), jnp.int32)
-    one = lambda picture: Step(  # noqa: E731
+    one = lambda picture: Transition(  # noqa: E731
         picture, whole, zero, picture, jnp.ones((1,), bool), false, false, whole, zero, zero
     )
-    ring = make_ring(one(pictures[0, 0]), 4, 2)
+    ring = make_replay_buffer(one(pictures[0, 0]), 4, 2)
     assert ring.rows.shape[-1] == 2 * -(-np.prod(shape) // 4) + 8
     for two in pictures:
-        ring = push(ring, jax.vmap(one)(two))
+        ring = add(ring, jax.vmap(one)(two))
     found = gather(ring, jnp.array([[3, 0]]), jnp.array([[1, 0]]), 0)  # the latest row of one, the oldest of the other
-    np.testing.assert_array_equal(found.obs[0], [pictures[5, 1], pictures[2, 0]])
-    np.testing.assert_array_equal(found.next_obs, found.obs)
+    np.testing.assert_array_equal(found.observation[0], [pictures[5, 1], pictures[2, 0]])
+    np.testing.assert_array_equal(found.next_observation, found.observation)
 
 
 class Signal(gymnasium.Env):
@@ -125,10 +127,10 @@ class Signal(gymnasium.Env):
 
 @pytest.mark.parametrize("image", [True, False], ids=["image", "normalised"])
 def test_what_is_sensed_is_learned_used_and_kept(image, tmp_path, unchecked):
-    network = rp.Network(hidden=(16,), normalise=not image)
+    network = rp.Network(hidden=(16,), normalize_observations=not image)
     agent = rp.IQN(rp.Mean(), discount=1.0, network=network, training=SMALL)
     run = rp.train(agent, lambda: Signal(image), steps=1_500, seeds=2)
-    assert run.lanes.percept.obs.dtype == (np.uint8 if image else np.float32)
+    assert run.lanes.time_step.observation.dtype == (np.uint8 if image else np.float32)
     assert run.evaluate(50).returns.mean() > 0.95
     run.save(tmp_path / "run")
     loaded = rp.load(tmp_path / "run", env=lambda: Signal(image))
@@ -153,7 +155,7 @@ def test_every_agent_can_normalise_and_see_images(agent, unchecked):
         def step(self, action):
             return self.observation_space.sample(), 1.0, bool(self.np_random.random() < 0.2), False, {}
 
-    network = rp.Network(hidden=(8,), history_size=4, window=3, normalise=True)
+    network = rp.Network(hidden=(8,), history_size=4, window=3, normalize_observations=True)
     few: Any = {
         "batch_size": 8,
         "online_taus": 4,
@@ -166,6 +168,6 @@ def test_every_agent_can_normalise_and_see_images(agent, unchecked):
     training = kind(**few, train_freq=4, target_update_interval=5)
     run = rp.train(agent(network=network, training=training), Picture, steps=120)
     assert np.isfinite(run.estimates()).all()
-    counts = [leaf for leaf in jax.tree.leaves(run.lanes.critic.params) if leaf.shape == (1, 75)]
+    counts = [leaf for leaf in jax.tree.leaves(run.lanes.agent_state.params) if leaf.shape == (1, 75)]
     assert counts
     assert all(np.isfinite(leaf).all() for leaf in counts)

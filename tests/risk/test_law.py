@@ -1,23 +1,23 @@
+"""Finite laws: construction, arithmetic, statistics, distances, dominance and sampling."""
+
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
-from riskpath import Law, RiskpathError
-from riskpath.risk.measures import measures as risk
-
-thorough = settings(
-    max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-# Type checks would make most of the time of the tests below that use many laws.
-fast = pytest.mark.usefixtures("unchecked")
+from riskpath import POW, CVaR, Law, RiskpathError, parse_risk
+from tests.risk.examples import fast, thorough
 
 COIN = Law([0.0, 4.0], [0.5, 0.5])
 BIASED = Law([0.0, 4.0], [0.75, 0.25])
+NUMBER: Any = 3
+WORD: Any = "six"
 
 
 def law_of(weights: dict[float, int]) -> Law:
@@ -45,7 +45,7 @@ def brute_shortfall(law: Law, x: float) -> float:
     return sum(p * max(x - atom, 0) for atom, p in table(law).items())
 
 
-# What a law is.
+# Construction.
 
 
 def test_atoms_are_sorted_and_positive_probabilities_sum_to_one():
@@ -56,7 +56,7 @@ def test_atoms_are_sorted_and_positive_probabilities_sum_to_one():
     assert law.atoms.dtype == law.probs.dtype == np.float64
 
 
-def test_probabilities_a_little_off_are_made_to_sum_to_one():
+def test_rounding_errors_in_probabilities_are_normalised_away():
     law = Law([0.0, 1.0, 2.0], [0.1 + 1e-10, 0.2, 0.7])
     assert law.probs.sum() == pytest.approx(1, abs=1e-15)
 
@@ -80,7 +80,7 @@ def test_the_cumulative_probabilities_end_at_exactly_one():
         ([3.0, 1.0, 3.0, 1.0], [0.1, 0.2, 0.3, 0.4], {1.0: 0.6, 3.0: 0.4}),
     ],
 )
-def test_atoms_closer_than_the_tolerance_are_one_at_their_mean(atoms, probs, merged):
+def test_atoms_closer_than_the_tolerance_are_merged_at_their_mean(atoms, probs, merged):
     law = Law(atoms, probs)
     assert law.atoms == pytest.approx(np.array(list(merged)), rel=1e-15, abs=1e-15)
     assert law.probs == pytest.approx(np.array(list(merged.values())))
@@ -88,15 +88,15 @@ def test_atoms_closer_than_the_tolerance_are_one_at_their_mean(atoms, probs, mer
 
 @fast
 @given(laws, st.sampled_from([1.0, 1e9]))
-@thorough
-def test_merging_keeps_the_mean_and_the_mass(law, by):
+@thorough(100)
+def test_merging_keeps_the_mean_and_the_total_probability(law, by):
     shaken = Law([*law.atoms * by, *(law.atoms * by + 5e-10)], [*law.probs / 2] * 2)
     assert len(shaken) == len(law)
     assert shaken.mean == pytest.approx(law.mean * by + 2.5e-10, rel=1e-14, abs=1e-13)
     assert shaken.probs.sum() == pytest.approx(1)
 
 
-def test_sums_reached_along_different_paths_meet_again():
+def test_equal_sums_with_different_rounding_errors_are_merged():
     tenth = Law([0.0, 0.1], [0.5, 0.5])
     total = tenth
     for _ in range(9):
@@ -105,7 +105,7 @@ def test_sums_reached_along_different_paths_meet_again():
     assert total.probs == pytest.approx(scipy.stats.binom.pmf(np.arange(11), 10, 0.5))
 
 
-def test_the_law_of_a_sample_counts():
+def test_the_law_of_a_sample_has_the_relative_frequencies():
     assert table(Law.of_sample([2.0, 1.0, 2.0, 2.0])) == {1.0: 0.25, 2.0: 0.75}
 
 
@@ -114,14 +114,14 @@ def test_the_law_of_a_sample_counts():
 
 @fast
 @given(laws, st.integers(-50, 50).map(float))
-@thorough
+@thorough(100)
 def test_shift_moves_every_atom(law, by):
     assert table(law.shift(by)) == {x + by: p for x, p in table(law).items()}
 
 
 @fast
 @given(laws, st.sampled_from([-3.0, -1.0, -0.5, 0.25, 1.0, 2.5]))
-@thorough
+@thorough(100)
 def test_scale_multiplies_every_atom_and_keeps_them_sorted(law, by):
     scaled = law.scale(by)
     assert agree(scaled, {by * x: p for x, p in table(law).items()})
@@ -129,17 +129,17 @@ def test_scale_multiplies_every_atom_and_keeps_them_sorted(law, by):
 
 
 @pytest.mark.parametrize("law", [COIN, Law.point(3.0), Law([-1.0, 1.0, 5.0], [0.2, 0.3, 0.5])], ids=str)
-def test_scale_by_zero_is_a_sure_zero(law):
+def test_scale_by_zero_gives_a_certain_zero(law):
     assert table(law.scale(0.0)) == {0.0: pytest.approx(1.0)}
 
 
-def test_scaling_down_merges_what_comes_too_close():
+def test_scaling_down_merges_atoms_that_become_too_close():
     assert len(Law([0.0, 1e-6], [0.5, 0.5]).scale(1e-4)) == 1
 
 
 @fast
 @given(laws, laws)
-@thorough
+@thorough(100)
 def test_convolve_is_the_law_of_the_sum(a, b):
     expected: dict[float, float] = {}
     for (x, p), (y, q) in itertools.product(table(a).items(), table(b).items()):
@@ -153,26 +153,26 @@ def test_convolve_is_the_law_of_the_sum(a, b):
 
 @fast
 @given(laws, laws, st.floats(0, 1))
-@thorough
-def test_mix_draws_the_law_first(a, b, share):
+@thorough(100)
+def test_mix_is_the_law_of_a_two_stage_draw(a, b, share):
     expected = {x: share * p for x, p in table(a).items()}
     for y, q in table(b).items():
         expected[y] = expected.get(y, 0.0) + (1 - share) * q
     assert agree(Law.mix([a, b], [share, 1 - share]), expected)
 
 
-def test_mix_takes_any_number_of_laws():
+def test_mix_accepts_any_number_of_laws():
     mixed = Law.mix([COIN, Law.point(1.0), BIASED], iter([0.5, 0.25, 0.25]))
     assert table(mixed) == {0.0: 0.4375, 1.0: 0.25, 4.0: 0.3125}
 
 
-# Numbers.
+# Statistics.
 
 
 @fast
 @given(laws)
-@thorough
-def test_mean_and_deviation_are_those_of_the_atoms(law):
+@thorough(100)
+def test_mean_and_standard_deviation_agree_with_sums_over_the_atoms(law):
     mean = sum(x * p for x, p in table(law).items())
     assert law.mean == pytest.approx(mean, abs=1e-12)
     assert law.std == pytest.approx(math.sqrt(sum((x - mean) ** 2 * p for x, p in table(law).items())), abs=1e-6)
@@ -181,23 +181,28 @@ def test_mean_and_deviation_are_those_of_the_atoms(law):
 @pytest.mark.parametrize(
     ("law", "mean", "std"), [(COIN, 2.0, 2.0), (BIASED, 1.0, 3**0.5), (Law.point(-7.5), -7.5, 0.0)]
 )
-def test_known_mean_and_deviation(law, mean, std):
+def test_known_mean_and_standard_deviation(law, mean, std):
     assert law.mean == pytest.approx(mean)
     assert law.std == pytest.approx(std)
 
 
+@pytest.mark.parametrize(("risk", "value"), [("mean", 1.0), ("cvar:0.8", 0.25), (CVaR(0.8), 0.25), (POW(-1), 0.25)])
+def test_the_risk_of_a_law_accepts_a_measure_or_its_text(risk, value):
+    assert BIASED.risk(risk) == pytest.approx(value)
+
+
 @fast
 @given(laws)
-@thorough
-def test_cdf_counts_what_is_at_most_x(law):
+@thorough(100)
+def test_cdf_agrees_with_a_sum_over_the_atoms(law):
     x = np.arange(-21, 21.25, 0.5)
     assert law.cdf(x) == pytest.approx(np.array([brute_cdf(law, at) for at in x]))
 
 
 @fast
 @given(laws, st.floats(1e-6, 1), st.integers(-42, 42).map(lambda i: i / 2))
-@thorough
-def test_a_quantile_is_at_most_x_where_the_cdf_at_x_is_at_least_tau(law, tau, x):
+@thorough(100)
+def test_the_quantile_is_at_most_x_exactly_if_the_cdf_at_x_is_at_least_tau(law, tau, x):
     reached = law.cdf(np.array([x]))[0]
     if abs(reached - tau) > 1e-9:
         assert (law.quantile(np.array([tau]))[0] <= x) == (tau <= reached)
@@ -205,15 +210,15 @@ def test_a_quantile_is_at_most_x_where_the_cdf_at_x_is_at_least_tau(law, tau, x)
 
 @fast
 @given(laws)
-@thorough
-def test_the_quantile_at_a_jump_is_the_atom_that_jumps(law):
+@thorough(100)
+def test_the_quantile_at_a_jump_is_the_atom_of_the_jump(law):
     assert law.quantile(law.cumulative).tolist() == law.atoms.tolist()
     middles = law.cumulative - law.probs / 2
     assert law.quantile(middles).tolist() == law.atoms.tolist()
     assert law.quantile(np.array([0.0])).tolist() == law.atoms[:1].tolist()
 
 
-def test_the_quantile_at_a_jump_forgives_rounding():
+def test_the_quantile_at_a_jump_tolerates_rounding():
     tenths = Law.of_sample(np.arange(10.0))
     tau = np.arange(1, 11) / 10
     assert (tenths.cumulative != tau).any()
@@ -228,8 +233,8 @@ def test_quantiles_and_cdf_keep_the_shape():
 
 @fast
 @given(laws)
-@thorough
-def test_shortfall_is_the_expected_lack(law):
+@thorough(100)
+def test_shortfall_agrees_with_a_sum_over_the_atoms(law):
     x = np.linspace(-25, 25, 21)
     assert law.shortfall(x) == pytest.approx(np.array([brute_shortfall(law, at) for at in x]), abs=1e-9)
 
@@ -261,8 +266,8 @@ def test_known_wasserstein_distances(a, b, p, distance):
 
 @fast
 @given(laws, laws, laws, st.sampled_from([1.0, 2.0, 5.0, math.inf]), st.integers(-30, 30).map(float))
-@thorough
-def test_wasserstein_is_a_distance_that_moves_along(a, b, c, p, by):
+@thorough(100)
+def test_wasserstein_is_a_metric_that_respects_shift_and_scale(a, b, c, p, by):
     d = a.wasserstein(b, p)
     assert b.wasserstein(a, p) == pytest.approx(d)
     assert a.wasserstein(c, p) <= d + b.wasserstein(c, p) + 1e-9
@@ -275,7 +280,7 @@ def test_wasserstein_is_a_distance_that_moves_along(a, b, c, p, by):
 
 @fast
 @given(laws, laws)
-@thorough
+@thorough(100)
 def test_wasserstein_agrees_with_scipy_and_grows_with_p(a, b):
     d = [a.wasserstein(b, p) for p in (1.0, 1.5, 2.0, 8.0, math.inf)]
     assert d[0] == pytest.approx(scipy.stats.wasserstein_distance(a.atoms, b.atoms, a.probs, b.probs), abs=1e-9)
@@ -283,7 +288,7 @@ def test_wasserstein_agrees_with_scipy_and_grows_with_p(a, b):
 
 
 @pytest.mark.parametrize(("by", "same"), [(0.0, True), (1e-8, True), (1e-5, False)])
-def test_laws_are_close_up_to_a_small_distance(by, same):
+def test_isclose_tolerates_small_distances_only(by, same):
     assert COIN.isclose(COIN.shift(by)) is same
     assert COIN.scale(1e6).isclose(COIN.shift(by).scale(1e6)) is same
 
@@ -323,7 +328,7 @@ def test_known_dominance(better, worse, order, dominates):
 
 
 @pytest.mark.parametrize("order", [1, 2])
-def test_a_larger_tolerance_forgives_more(order):
+def test_dominance_with_a_larger_tolerance_allows_a_larger_gap(order):
     assert not COIN.shift(-1e-3).dominates(COIN, order)
     assert COIN.shift(-1e-3).dominates(COIN, order, tolerance=1e-2)
 
@@ -331,8 +336,8 @@ def test_a_larger_tolerance_forgives_more(order):
 @fast
 @given(laws, laws)
 @example(NARROW, WIDE)
-@thorough
-def test_dominance_is_what_its_definition_says(a, b):
+@thorough(100)
+def test_dominance_agrees_with_its_definition(a, b):
     points = np.union1d(a.atoms, b.atoms)
     first = all(brute_cdf(a, x) <= brute_cdf(b, x) + 1e-9 for x in points)
     second = all(brute_shortfall(a, x) <= brute_shortfall(b, x) + 1e-9 for x in points) and a.mean >= b.mean - 1e-9
@@ -341,15 +346,15 @@ def test_dominance_is_what_its_definition_says(a, b):
     assert second or not first
 
 
-# One law with more added to some outcomes, and one with some outcomes replaced by a fair bet.
+# Rows (outcome, weight, change): the change is added to the outcome, or is the stake of a fair bet on it.
 outcomes = st.lists(st.tuples(st.integers(-20, 20), st.integers(1, 9), st.integers(0, 9)), min_size=1, max_size=5)
-ALL = [risk(text) for text in ("mean", "cvar:0.2", "wang:-0.75", "wang:0.75", "pow:-2", "pow:2", "cpw:0.71")]
+ALL = [parse_risk(text) for text in ("mean", "cvar:0.2", "wang:-0.75", "wang:0.75", "pow:-2", "pow:2", "cpw:0.71")]
 
 
 @fast
 @given(outcomes)
-@thorough
-def test_every_measure_agrees_with_dominance_of_order_one(rows):
+@thorough(100)
+def test_every_measure_respects_dominance_of_order_one(rows):
     x, weights, more = np.array(rows, dtype=float).T
     law, better = Law(x, weights / weights.sum()), Law(x + more, weights / weights.sum())
     assert better.dominates(law)
@@ -360,8 +365,8 @@ def test_every_measure_agrees_with_dominance_of_order_one(rows):
 
 @fast
 @given(outcomes)
-@thorough
-def test_every_averse_measure_agrees_with_dominance_of_order_two(rows):
+@thorough(100)
+def test_every_averse_measure_respects_dominance_of_order_two(rows):
     x, weights, spread = np.array(rows, dtype=float).T
     law = Law(x, weights / weights.sum())
     spread_out = Law([*(x - spread), *(x + spread)], [*weights / weights.sum() / 2] * 2)
@@ -372,10 +377,10 @@ def test_every_averse_measure_agrees_with_dominance_of_order_two(rows):
             assert measure.value(law) >= measure.value(spread_out) - 1e-9
 
 
-# Draws, sizes, text.
+# Samples, limits, text.
 
 
-def test_a_sample_agrees_with_the_law():
+def test_the_frequencies_of_a_sample_agree_with_the_law():
     law = Law([-3.0, 0.5, 10.0], [0.2, 0.7, 0.1])
     draws = law.sample(20_000, seed=3)
     for x, p in table(law).items():
@@ -383,22 +388,36 @@ def test_a_sample_agrees_with_the_law():
     assert set(draws) == set(law.atoms)
 
 
-def test_a_seed_makes_draws_repeat_and_a_generator_moves_on():
+def test_equal_seeds_repeat_draws_and_a_generator_advances():
     rng = np.random.default_rng(5)
     assert COIN.sample(50, seed=5).tolist() == COIN.sample(50, rng).tolist() != COIN.sample(50, rng).tolist()
     assert COIN.sample(50, seed=5).tolist() != COIN.sample(50, seed=6).tolist()
 
 
-def test_a_law_that_would_be_too_large_is_refused(monkeypatch):
+def test_a_law_with_too_many_atoms_is_refused(monkeypatch):
     monkeypatch.setattr("riskpath.risk.law.MAX_ATOMS", 3)
     three = Law([0.0, 1.0, 2.0], [0.25, 0.25, 0.5])
     assert len(three.convolve(Law.point(1.0))) == 3
     assert len(Law.mix([COIN, Law.point(1.0)], [0.5, 0.5])) == 3
-    too_large = "a return law would need 4 atoms, more than the limit of 3; round the rewards, drop the discount"
+    too_large = "a return law would need 4 atoms, more than the limit of 3; round the rewards, use discount 1"
     with pytest.raises(RiskpathError, match=too_large):
         COIN.convolve(Law([0.0, 10.0], [0.5, 0.5]))
     with pytest.raises(RiskpathError, match=too_large):
         Law.mix([three, Law.point(9.0)], [0.5, 0.5])
+
+
+def test_plot_draws_into_the_axes_and_returns_them():
+    ax = Figure().subplots()
+    assert BIASED.plot(ax, label="biased", color="red") is ax
+    _, labels = ax.get_legend_handles_labels()
+    assert labels == ["biased"]
+
+
+def test_plot_passes_its_arguments_on(monkeypatch):
+    calls = []
+    monkeypatch.setattr("riskpath.plot.plot_law", lambda *args, **options: calls.append((args, options)) or "axes")
+    assert COIN.plot(kind="quantile", linewidth=2) == "axes"
+    assert calls == [((COIN, None), {"kind": "quantile", "label": None, "linewidth": 2})]
 
 
 @pytest.mark.parametrize(
@@ -412,7 +431,7 @@ def test_a_law_that_would_be_too_large_is_refused(monkeypatch):
         ),
     ],
 )
-def test_how_laws_print(law, text):
+def test_the_text_of_a_law(law, text):
     assert repr(law) == text
 
 
@@ -422,24 +441,35 @@ def test_how_laws_print(law, text):
         (lambda: Law([], []), r"as many atoms as probabilities, at least one: got \(0,\) and \(0,\)$"),
         (lambda: Law([1.0, 2.0], [1.0]), r"as many atoms as probabilities, .* got \(2,\) and \(1,\)$"),
         (lambda: Law(np.ones((2, 2)), np.full((2, 2), 0.25)), r"as many atoms .* got \(2, 2\) and \(2, 2\)$"),
+        (lambda: Law(WORD, [1.0]), r"expected a list of numbers, got 'six'$"),
+        (lambda: Law([0.0], NUMBER), r"expected a list of numbers, got 3$"),
         (lambda: Law.of_sample([]), r"at least one: got \(0,\) and \(0,\)$"),
         (lambda: Law([0.0, math.nan], [0.5, 0.5]), r"atoms of a law must be finite, got nan$"),
         (lambda: Law([0.0, -math.inf], [0.5, 0.5]), r"atoms of a law must be finite, got -inf$"),
         (lambda: Law.point(math.inf), r"atoms of a law must be finite, got inf$"),
         (lambda: Law.of_sample([1.0, math.nan]), r"atoms of a law must be finite, got nan$"),
         (lambda: COIN.scale(math.nan), r"atoms of a law must be finite, got nan$"),
+        (lambda: COIN.scale(1e308), r"atoms of a law must be finite, got inf$"),
+        (lambda: COIN.shift(math.nan), r"atoms of a law must be finite, got nan$"),
+        (lambda: COIN.shift(math.inf), r"atoms of a law must be finite, got inf$"),
         (lambda: Law([0.0, 1.0], [0.5, 0.4]), r"non-negative and sum to 1, their sum is 0.9$"),
         (lambda: Law([0.0, 1.0], [0.5, 0.5 + 1e-7]), r"non-negative and sum to 1, their sum is 1.0000001$"),
         (lambda: Law([0.0, 1.0], [1.5, -0.5]), r"probabilities of a law must be non-negative and sum to 1"),
         (lambda: Law([0.0, 1.0], [math.nan, 1.0]), r"probabilities of a law must be non-negative and sum to 1"),
         (lambda: Law.mix([COIN], [0.5, 0.5]), r"got 1 laws and 2 weights; they must match$"),
+        (lambda: Law.mix([], []), r"got 0 laws and 0 weights; they must match$"),
         (lambda: Law.mix([COIN, BIASED], [0.5, 0.6]), r"sum to 1, their sum is 1.1$"),
         (lambda: Law.mix([COIN, BIASED], [1.5, -0.5]), r"must be non-negative and sum to 1"),
+        (lambda: COIN.risk("tail:0.1"), r"unknown risk measure 'tail:0.1'; use mean, cvar:LEVEL"),
+        (lambda: COIN.risk(NUMBER), r"expected a risk measure such as CVaR\(0.25\) or a text .*, got 3$"),
+        (lambda: COIN.sample(-1), r"size must be at least 0, got -1$"),
+        (lambda: COIN.sample(1, seed=WORD), r"seed must be a whole number or a NumPy generator, got 'six': TypeError"),
         (lambda: COIN.dominates(BIASED, order=3), r"order of dominance must be 1 or 2, got 3$"),
         (lambda: COIN.wasserstein(BIASED, 0.5), r"order p of a Wasserstein distance must be at least 1, got 0.5$"),
         (lambda: COIN.wasserstein(BIASED, math.nan), r"order p of a Wasserstein distance .*, got nan$"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:overflow")
 @pytest.mark.usefixtures("unchecked")
 def test_a_wrong_input_is_refused_in_one_line(call, message):
     with pytest.raises(RiskpathError, match=message) as refused:
@@ -447,29 +477,15 @@ def test_a_wrong_input_is_refused_in_one_line(call, message):
     assert "\n" not in str(refused.value)
 
 
-def test_cdf_and_quantile_take_a_number():
+def test_cdf_and_quantile_accept_a_number():
     assert COIN.cdf(0.0) == 0.5
     assert COIN.quantile(0.75) == 4
 
 
-def test_an_atom_that_is_not_merged_stays_where_it_is():
+def test_an_atom_that_is_not_merged_keeps_its_exact_value():
     total = Law([0.0, 3.0], [0.5, 0.5]).convolve(Law([0.0, 3.0], [0.6, 0.4]))
     assert total.cdf(np.array([6.0]))[0] == 1
 
 
-def test_a_mixture_of_no_laws_is_refused():
-    with pytest.raises(RiskpathError):
-        Law.mix([], [])
-
-
-@pytest.mark.parametrize(
-    "call", [lambda: COIN.shift(math.nan), lambda: COIN.shift(math.inf), lambda: COIN.scale(1e308)]
-)
-@pytest.mark.filterwarnings("ignore:overflow")
-def test_atoms_that_are_not_finite_are_refused(call):
-    with pytest.raises(RiskpathError, match="finite"):
-        call()
-
-
-def test_atoms_that_a_shift_makes_equal_are_one():
+def test_atoms_that_become_equal_by_a_shift_are_merged():
     assert len(Law([0.0, 1e-8], [0.5, 0.5]).shift(1e9)) == 1

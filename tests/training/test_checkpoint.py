@@ -24,12 +24,15 @@ import pytest
 
 import riskpath as rp
 from riskpath.envs.finite import FiniteEnvironment, finite
+from riskpath.registry import CLASSES, full_name
 from riskpath.risk.tabulated import Tabulated
 from riskpath.training import atomic_dir as folders
 from riskpath.training import checkpoint as saving
-from riskpath.training import fused_loop as loop
-from riskpath.training.checkpoint import Checkpointer, decode, encode, load, save
+from riskpath.training.checkpoint import Checkpointer
+from riskpath.training.codec import decode, encode
 from riskpath.training.inputs import as_environment
+from riskpath.training.lanes import start
+from riskpath.training.run import load
 
 NETWORK = rp.Network(hidden=(4,), history_size=4, window=3)
 SIZES: dict[str, Any] = {"learning_starts": 40, "batch_size": 4, "online_taus": 4, "target_taus": 4, "act_taus": 4}
@@ -66,8 +69,8 @@ def runs(tmp_path_factory) -> Any:
     def trained(name: str) -> tuple[Path, rp.Run]:
         folder = tmp_path_factory.mktemp("runs") / name
         keeper = Checkpointer(folder, every_seconds=None, every_steps=60)
-        watch = lambda run: {"sum": np.float32(run.lanes.earned.sum()), "at": (run.steps, math.inf)}  # noqa: E731
-        run = begin(name, 100, evaluate_every=20, evaluator=watch, progress=lambda run, _: keeper.maybe(run))
+        watch = lambda run: {"sum": np.float32(run.lanes.return_so_far.sum()), "at": (run.steps, math.inf)}  # noqa: E731
+        run = begin(name, 100, evaluate_every=20, evaluator=watch, progress=lambda run, _: keeper.save_if_due(run))
         return folder, run
 
     return trained
@@ -94,7 +97,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(name, runs, unchecked):
 
 def test_what_was_loaded_works_as_a_run(runs, tmp_path, unchecked):
     folder, whole = runs("IQN")
-    save(whole, tmp_path / "whole")
+    whole.save(tmp_path / "whole")
     run, start = load(tmp_path / "whole"), rp.RiskyGrid().cell(0, 0)
     assert bits(run.lanes) == bits(whole.lanes)
     assert (run.values() == whole.values()).all()
@@ -102,7 +105,7 @@ def test_what_was_loaded_works_as_a_run(runs, tmp_path, unchecked):
     assert rp.RiskyGrid().path(run.policy()) == rp.RiskyGrid().path(whole.policy())  # states are cells, not tuples
     header = json.loads((folder / "header.json").read_text())
     assert header["risks"] == ["cvar:0.25", "cvar:0.5"]
-    assert header["agents"][0]["training"]["lr"] == 1e-3
+    assert header["agents"][0]["training"]["learning_rate"] == 1e-3
     assert len(header["environments"]) == 1
     assert run.environments[0] is run.environments[1]
 
@@ -110,12 +113,12 @@ def test_what_was_loaded_works_as_a_run(runs, tmp_path, unchecked):
 def train_slowly(folder: str) -> None:
     """What the next test runs in a process of its own."""
     keeper = Checkpointer(folder, every_seconds=None, every_steps=1)
-    begin("IQN", 190, progress=lambda run, _: (keeper.maybe(run), time.sleep(0.3)))
+    begin("IQN", 190, progress=lambda run, _: (keeper.save_if_due(run), time.sleep(0.3)))
 
 
 def test_killed_and_resumed(runs, tmp_path, unchecked):
     runs("IQN")  # compiled here, and for the other process, too
-    folder, root = tmp_path / "run", Path(__file__).parents[1]
+    folder, root = tmp_path / "run", Path(__file__).parents[2]
     code = f"from tests.training.test_checkpoint import train_slowly; train_slowly({str(folder)!r})"
     child = subprocess.Popen([sys.executable, "-c", code], cwd=root)
     try:
@@ -157,22 +160,22 @@ def test_a_crash_at_any_moment_leaves_a_save(moment, saved, runs, monkeypatch):
         return call
 
     def steps() -> int:
-        return saving._checked(folders.found(saved), saved)[0]["steps"]
+        return saving._read_header(folders.find_folder(saved), saved)[0]["steps"]
 
     with monkeypatch.context() as patch:
         for module, name in ((folders.os, "rename"), (folders.os, "fsync"), (folders.shutil, "rmtree")):
             patch.setattr(module, name, crashing(getattr(module, name)))
         if moment < 10:
             with pytest.raises(Crash):
-                save(whole, saved)
+                whole.save(saved)
         else:
-            save(whole, saved)
+            whole.save(saved)
     renamed = sum(call is folders.os.rename for call in calls[:moment])
     assert steps() == (100 if renamed == 2 else 60)
     if renamed == 1:
         assert not saved.exists()
         assert load(saved).steps == 60
-    save(whole, saved)
+    whole.save(saved)
     assert steps() == 100
     assert [entry.name for entry in saved.parent.iterdir()] == [saved.name]
 
@@ -233,14 +236,15 @@ DAMAGE = {
     "endless JSON": (write("header.json", lambda _: b"[" * 100_000), "header.json cannot be read"),
     "foreign JSON": (write("header.json", lambda _: b'{"format": "other"}'), "of something else"),
     "a list": (write("header.json", lambda _: b"[]"), "of something else"),
-    "from the future": (edit(lambda header: header.update(version=2)), "has format 2; this version .* reads 1"),
+    "from the future": (edit(lambda h: h.update(version=3)), "format 3, .* reads format 2: a newer riskpath reads it"),
+    "from version 0.1": (edit(lambda h: h.update(version=1)), "format 1, .* reads format 2: riskpath 0.1 reads it"),
     "other random numbers": (edit(lambda header: header.update(random="rbg")), "jax_default_prng_impl"),
     "changed header": (write("header.json", lambda c: c.replace(b"0.25", b"0.35")), "checksum of header.json"),
     "changed curve": (write("curve.json", flip), "checksum of curve.json"),
     "truncated state": (write("state.eqx", lambda content: content[:-9]), "checksum of state.eqx"),
     "flipped bit": (write("state.eqx", flip), "checksum of state.eqx"),
     "truncated and sealed": (write("state.eqx", lambda content: content[:-9], seal=True), "damaged"),
-    "longer and sealed": (write("state.eqx", lambda content: content + b"0", seal=True), "goes on after its end"),
+    "longer and sealed": (write("state.eqx", lambda content: content + b"0", seal=True), "is longer than expected"),
     "pickle": (write("state.eqx", lambda _: pickle.dumps(Payload())), "checksum of state.eqx"),
     "pickle, sealed": (write("state.eqx", lambda _: pickle.dumps(Payload()), seal=True), "damaged: .*magic"),
     "objects, sealed": (write("state.eqx", objects, seal=True), "has object.* where float32.* belongs"),
@@ -255,9 +259,9 @@ DAMAGE = {
     "other environment": (edit(lambda h: h["environments"].__setitem__(0, {"$object": "os.system"})), "env="),
     "other sizes": (
         edit(lambda h: h["agents"][0]["training"].update(buffer_size=10**9)),
-        r"has float32\[35, 8, 11\] where",
+        r"has float32\[35, 8, 10\] where",
     ),
-    "other numbers": (edit(lambda h: h["agents"][0].update(discount=0.5)), "its numbers are others"),
+    "other numbers": (edit(lambda h: h["agents"][0].update(discount=0.5)), "its hyperparameters or parameters differ"),
     "impossible number": (edit(lambda h: h["agents"][0]["risk"].update(level=7.0)), r"level must be in \(0, 1\]"),
     "wrong type": (edit(lambda h: h["agents"][0].update(risk="cvar:0.1")), "damaged"),
     "unknown field": (edit(lambda h: h["agents"][0].update(colour=1)), "IQN has no colour"),
@@ -289,14 +293,14 @@ class Pair(NamedTuple):
 
 
 class OwnCar(rp.RiskyMountainCar):
-    """An environment of somebody's own, with an array of NumPy's."""
+    """A user's own environment, with a NumPy array."""
 
     extra: Any = eqx.field(default_factory=lambda: np.arange(3))
 
 
 def fresh(agent: rp.Agent, env: Any) -> rp.Run:
     world = as_environment(env)
-    return rp.Run([agent], [world], 1, loop.start([agent], [world], 1, 1, 0))
+    return rp.Run([agent], [world], 1, start([agent], [world], 1, 1, 0))
 
 
 def mdp(first: Any, last: Any = "end") -> rp.FiniteMDP:
@@ -304,10 +308,9 @@ def mdp(first: Any, last: Any = "end") -> rp.FiniteMDP:
     return rp.FiniteMDP.from_outcomes({(first, True): third, (first, 0.5): [(1.0, 0.1, first)]}, first, horizon=3)
 
 
-OWN_RISK = rp.IQN(rp.Distortion(np.square), network=NETWORK, training=FAST)
+OWN_RISK = rp.IQN(rp.Distortion(lambda tau: tau**2), network=NETWORK, training=FAST)
 OWN = {
     "measure": (OWN_RISK, lambda: "ThreeState", "agent"),
-    "environment": (AGENTS["IQTD3"](rp.Mean()), lambda: OwnCar(0.5, 15), "env"),
     "states": (AGENTS["IQN"](rp.Mean()), lambda: mdp(Pair("s")), "env"),
     "sets": (AGENTS["IQN"](rp.Mean()), lambda: mdp(frozenset("s")), "env"),
 }
@@ -318,18 +321,49 @@ def test_what_is_your_own_is_asked_for(what, tmp_path, unchecked):
     agent, make, name = OWN[what]
     env = make()
     run = fresh(agent, env)
-    save(run, tmp_path / "run")
-    with pytest.raises(rp.RiskpathError, match=f"your own program: load it with {name}=") as error:
+    run.save(tmp_path / "run")
+    with pytest.raises(
+        rp.RiskpathError, match=f"not defined in this process: import it first, or load with {name}="
+    ) as error:
         load(tmp_path / "run")
     assert "\n" not in str(error.value)
     given = {"agent": agent, "env": env}
     assert bits(load(tmp_path / "run", **{name: given[name]}).lanes)[1] == bits(saving._plain_arrays(run.lanes))[1]
-    others = {"agent": dataclasses.replace(agent, discount=0.1), "env": rp.RiskyMountainCar(0.4, 15)}
-    if what in ("measure", "environment"):
+    others = {"agent": dataclasses.replace(agent, discount=0.1)}
+    if what == "measure":
         with pytest.raises(rp.RiskpathError, match=f"is not a run of the {name} given"):
             load(tmp_path / "run", **{name: others[name]})
         with pytest.raises(rp.RiskpathError, match=f"has 1 settings; give one {name} for each, got 2"):
             load(tmp_path / "run", **{name: [given[name]] * 2})
+
+
+def test_own_classes_are_found_if_they_are_defined_in_the_process(tmp_path, monkeypatch, unchecked):
+    agent, env = AGENTS["IQTD3"](rp.Mean()), OwnCar(0.5, 15)
+    run = fresh(agent, env)
+    run.save(tmp_path / "run")
+    again = load(tmp_path / "run")
+    assert type(again.environments[0]) is OwnCar
+    assert bits(again.lanes)[1] == bits(saving._plain_arrays(run.lanes))[1]
+    monkeypatch.delitem(CLASSES, full_name(OwnCar))  # as in a process that does not define it
+    with pytest.raises(rp.RiskpathError, match="not defined in this process: import it first, or load with env="):
+        load(tmp_path / "run")
+    assert bits(load(tmp_path / "run", env=env).lanes)[1] == bits(again.lanes)[1]
+    with pytest.raises(rp.RiskpathError, match="is not a run of the env given"):
+        load(tmp_path / "run", env=OwnCar(0.4, 15))
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_training_does_not_replace_another_run(overwrite, runs, tmp_path, unchecked):
+    folder = shutil.copytree(runs("IQN")[0], tmp_path / "run")
+    if overwrite:
+        begin("IQN", 20, checkpoint=Checkpointer(folder, overwrite=True))
+        assert load(folder).steps == 20
+        return
+    with pytest.raises(rp.RiskpathError, match=r"there is a saved run at .*: continue it with") as refused:
+        begin("IQN", 20, checkpoint=folder)
+    assert "\n" not in str(refused.value)
+    assert load(folder).steps == 60
+    assert rp.train(load(folder), steps=20, checkpoint=folder).steps == load(folder).steps == 80
 
 
 @pytest.mark.parametrize(
@@ -368,24 +402,24 @@ def test_only_a_save_is_replaced(runs, tmp_path, unchecked):
     full.mkdir()
     (full / "thesis.tex").write_text("years of work")
     file.write_text("x")
-    for path, message in ((full, "holds other things than a saved run"), (file, "it is a file")):
-        for attempt in (lambda path=path: save(run, path), lambda path=path: Checkpointer(path)):
+    for path, message in ((full, "contains other files than a saved run"), (file, "it is a file")):
+        for attempt in (lambda path=path: run.save(path), lambda path=path: Checkpointer(path)):
             with pytest.raises(rp.RiskpathError, match=message):
                 attempt()
     assert (full / "thesis.tex").read_text() == "years of work"
     (tmp_path / "empty").mkdir()
-    save(run, tmp_path / "empty")
+    run.save(tmp_path / "empty")
     (tmp_path / "empty" / "notes.txt").write_text("mine")
-    with pytest.raises(rp.RiskpathError, match="holds other things"):
-        save(run, tmp_path / "empty")
+    with pytest.raises(rp.RiskpathError, match="contains other files"):
+        run.save(tmp_path / "empty")
     with pytest.raises(rp.RiskpathError, match=r"cannot save to .*Not a directory"):
-        save(run, file / "below")
+        run.save(file / "below")
 
 
 def test_a_curve_that_json_cannot_hold_is_refused_in_time(runs, tmp_path, unchecked):
     run = dataclasses.replace(runs("IQN")[1], curve=[{"step": 1, "note": object()}])
     with pytest.raises(rp.RiskpathError, match=r"its curve holds a builtins.object"):
-        save(run, tmp_path / "run")
+        run.save(tmp_path / "run")
     assert not list(tmp_path.iterdir())
 
 
@@ -403,14 +437,14 @@ def test_a_checkpointer_saves_when_it_is_time(every, saves, tmp_path, monkeypatc
     seen: list[int] = []
     now = [0.0]
     monkeypatch.setattr(saving.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(saving, "save", lambda run, path: seen.append(run.steps))
+    fake = lambda steps: SimpleNamespace(steps=steps, save=lambda path: seen.append(steps))  # noqa: E731
     keeper = Checkpointer(tmp_path / "run", **every)
     for steps in (40, 100, 150, 210, 290, 300, 400):
         now[0] += 1.0
-        assert keeper.maybe(SimpleNamespace(steps=steps)) == (steps in saves)  # pyright: ignore[reportArgumentType]
+        assert keeper.save_if_due(fake(steps)) == (steps in saves)
     assert seen == saves
     for _ in range(2):
-        keeper.now(SimpleNamespace(steps=400))  # pyright: ignore[reportArgumentType]
+        keeper.save(fake(400))
     assert seen == (saves if 400 in saves else [*saves, 400])
     with pytest.raises(rp.RiskpathError, match="every_steps must be at least 1, got 0"):
         Checkpointer(tmp_path / "run", every_steps=0)

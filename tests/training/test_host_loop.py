@@ -16,12 +16,15 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
 import riskpath as rp
-from riskpath.envs.gymnasium_vector import GymnasiumWorlds, foreign
+from riskpath.envs.finite import as_arrays
+from riskpath.envs.gymnasium_vector import GymnasiumVector, gymnasium_source
 from riskpath.envs.spaces import Translation
+from riskpath.envs.vector import HostEnvironment, VectorEnvironment, VectorStep
 from riskpath.evaluation.learned_policy import LearnedPolicy
 from riskpath.training import fused_loop as loop
 from riskpath.training import host_loop as host
-from riskpath.training.inputs import as_environment, use_compilation_cache
+from riskpath.training.inputs import as_environment
+from riskpath.training.lanes import Lanes, start
 
 SMALL: dict[str, Any] = {
     "batch_size": 8,
@@ -80,21 +83,21 @@ class Still(Echo):
         return self.obs, reward, terminated, truncated, info
 
 
-class Compiled(host.Worlds):
+class Compiled(VectorEnvironment):
     """Environments of ours, stepped by the host like anybody's: to check one loop against the other."""
 
     def __init__(self, env: rp.Environment, count: int):
-        self.spec, self.count = env.spec, count
+        self.spec, self.num_envs = env.spec, count
         self._env, self._state = as_arrays(env), None
 
     def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
         obs, self._state, mask = reset_all(self._env, keys.reshape(-1))
         return np.asarray(obs), np.asarray(mask)
 
-    def step(self, action: np.ndarray, env_keys: Any, reset_keys: Any) -> host.Seen:
+    def step(self, action: np.ndarray, env_keys: Any, reset_keys: Any) -> VectorStep:
         keys = env_keys.reshape(-1), reset_keys.reshape(-1)
         self._state, outcome = step_all(self._env, self._state, jnp.asarray(action), *keys)
-        return host.Seen(*(np.asarray(getattr(outcome, name)) for name in host.Seen._fields))
+        return VectorStep(*(np.asarray(getattr(outcome, name)) for name in VectorStep._fields))
 
     def close(self) -> None:
         pass
@@ -108,12 +111,20 @@ def reset_all(env: rp.Environment, keys: Any) -> Any:
 
 @eqx.filter_jit
 def step_all(env: rp.Environment, state: Any, action: Any, env_keys: Any, reset_keys: Any) -> Any:
-    return jax.vmap(lambda *asked: loop.step_world(env, *asked))(state, action, env_keys, reset_keys)
+    return jax.vmap(lambda *asked: loop.step_and_reset(env, *asked))(state, action, env_keys, reset_keys)
 
 
-def leaves(lanes: loop.Lanes) -> list[np.ndarray]:
+def leaves(lanes: Lanes) -> list[np.ndarray]:
     plain = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x  # noqa: E731
-    parts = (lanes.critic, lanes.ring, lanes.keys, lanes.percept, lanes.memory, lanes.time, lanes.earned, lanes.steps)
+    parts = (
+        lanes.agent_state,
+        lanes.replay_buffer,
+        lanes.keys,
+        lanes.time_step,
+        lanes.memory,
+        lanes.return_so_far,
+        lanes.steps,
+    )
     return [np.asarray(plain(x)) for x in jax.tree.leaves(eqx.filter(parts, eqx.is_array))]
 
 
@@ -127,11 +138,10 @@ def leaves(lanes: loop.Lanes) -> list[np.ndarray]:
     ids=["IQN", "TQL", "IQTD3"],
 )
 def test_both_loops_give_the_same_bits(agent, env, envs, unchecked):
-    use_compilation_cache()
     world = as_environment(env)
-    *_, (fused, _) = loop.advance(loop.start([agent], [world], 2, envs, 0), world.spec, 120, 2)
+    *_, (fused, _) = loop.advance(start([agent], [world], 2, envs, 0), world.spec, 120, 2)
     row = Compiled(world, 2 * envs)
-    begun = host.start([agent], host.Outside(world.spec), row, 2, envs, 0)
+    begun = host.start([agent], HostEnvironment(world.spec), row, 2, envs, 0)
     *_, (hosted, _) = host.advance(begun, row, world.spec, 120, 2)
     assert int(hosted.steps) == int(fused.steps) >= 120
     for a, b in zip(leaves(fused), leaves(hosted), strict=True):
@@ -172,13 +182,13 @@ def test_actions_are_scaled_to_their_bounds_and_numbers_start_where_they_should(
 
 def test_the_true_last_observation_is_kept_and_a_time_limit_is_no_end():
     limited = lambda: gymnasium.wrappers.TimeLimit(Echo(length=9), 3)  # noqa: E731
-    row = GymnasiumWorlds([foreign(limited)], 2)
+    row = GymnasiumVector([gymnasium_source(limited)], 2)
     first, _ = row.reset(jax.random.split(jax.random.key(0), 2))
     for i in range(3):
         outcome = row.step(np.array([0, 1]), None, None)
         assert (np.asarray(outcome.truncated) == (i == 2)).all()
         assert not np.asarray(outcome.terminated).any()
-        assert (outcome.obs == outcome.final_obs).all() == (i < 2)
+        assert (outcome.observation == outcome.final_observation).all() == (i < 2)
     assert first.shape == (2, 3)
 
 
@@ -215,8 +225,8 @@ def test_ids_objects_vectors_and_workers(unchecked):
     row = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")], autoreset_mode=AutoresetMode.SAME_STEP)
     by_row = rp.train(agent, row, steps=60, seed=3)
     by_workers = rp.train(agent, "CartPole-v1", steps=60, seed=3, workers=True)
-    assert by_workers.row is not None
-    by_workers.row.close()
+    assert by_workers.vector is not None
+    by_workers.vector.close()
     for other in (by_object, by_row, by_workers):
         for a, b in zip(leaves(by_id.lanes), leaves(other.lanes), strict=True):
             np.testing.assert_array_equal(a, b)
@@ -249,7 +259,7 @@ def test_ctrl_c_returns_what_was_trained(unchecked):
     ],
 )
 def test_a_limit_is_known_wherever_it_is_said(wrapped, limit):
-    assert foreign(wrapped).translation.max_episode_steps == limit
+    assert gymnasium_source(wrapped).translation.max_episode_steps == limit
 
 
 @pytest.mark.parametrize(
@@ -261,9 +271,9 @@ def test_a_limit_is_known_wherever_it_is_said(wrapped, limit):
     ],
 )
 def test_a_policy_is_shown_what_it_was_trained_on(state, message, unchecked):
-    spec = foreign(Echo).world.spec
+    spec = gymnasium_source(Echo).environment.spec
     agent = rp.IQN(**NUMBERED)
-    policy = LearnedPolicy(agent, agent.init(spec, key=jax.random.key(0)), foreign(Echo).world)
+    policy = LearnedPolicy(agent, agent.init(spec, key=jax.random.key(0)), gymnasium_source(Echo).environment)
     assert policy(np.zeros(3))[0] in range(3)
     with pytest.raises(rp.RiskpathError, match=message) as refused:
         policy(state)
@@ -276,14 +286,22 @@ def test_a_policy_is_shown_what_it_was_trained_on(state, message, unchecked):
         (rp.IQN(), lambda: Echo(spaces.Text(3)), "cannot read observations from Text"),
         (rp.IQN(), lambda: Echo(action_space=spaces.MultiBinary(2)), "cannot act in MultiBinary"),
         (rp.IQTD3(), lambda: Echo(action_space=spaces.Box(-np.inf, 1.0, (1,))), "actions need bounds"),
-        (rp.IQTD3(), lambda: Echo(), "acts with vectors"),
-        (rp.IQN(), lambda: Echo(action_space=spaces.Box(-1.0, 1.0, (1,))), "wants vectors"),
+        (rp.IQTD3(), lambda: Echo(), "needs continuous actions, but this environment has discrete actions"),
+        (
+            rp.IQN(),
+            lambda: Echo(action_space=spaces.Box(-1.0, 1.0, (1,))),
+            "needs discrete actions, but this environment has continuous actions",
+        ),
         (rp.IQN(), "CartPole-v7", "unknown environment 'CartPole-v7'"),
         (rp.IQN(), "Nothing-v0", "unknown environment 'Nothing-v0'"),
         (rp.IQN(), lambda: 3, "must return a gymnasium.Env, got a int"),
         (rp.IQN(), lambda: 1 / 0, "cannot make the environment: ZeroDivisionError"),
         (rp.IQN(**NUMBERED), lambda: Echo(fails_at=2), "failed in step: ValueError: the motor is broken"),
-        (rp.TQL(), lambda: Echo(), r"no known limit: give network=rp.Network\(window=10\)"),
+        (
+            rp.TQL(),
+            lambda: Echo(),
+            r"episode limit of this environment is unknown: give network=rp.Network\(window=10\)",
+        ),
         (rp.IQN(), SyncVectorEnv([lambda: Echo()]), "SAME_STEP"),
         (rp.IQN(), SyncVectorEnv([lambda: Echo()] * 3, autoreset_mode=AutoresetMode.SAME_STEP), "has 3 environments"),
         ([rp.IQN(), rp.IQN()], ["RiskyGrid", "CartPole-v1"], "cannot be trained together"),
@@ -357,7 +375,7 @@ def test_an_error_in_the_middle_of_training_leaves_what_was_learned(env, tmp_pat
     assert run.steps == 60  # 40 of warm-up, then chunks of 10
     assert rp.load(tmp_path / "run", env=Failing).steps == 60
     assert rp.train(run, steps=20).steps == 80  # in a new episode
-    assert (np.asarray(run.lanes.time) == 20 % 5).all()
+    assert (np.asarray(run.lanes.time_step.time) == 20 % 5).all()
 
 
 def test_a_save_that_fails_leaves_what_was_learned(tmp_path, monkeypatch, unchecked):
@@ -365,7 +383,7 @@ def test_a_save_that_fails_leaves_what_was_learned(tmp_path, monkeypatch, unchec
         if run.steps:  # not yet before the first step
             raise rp.RiskpathError("cannot save: no space left")
 
-    monkeypatch.setattr("riskpath.training.checkpoint.save", full)
+    monkeypatch.setattr(rp.Run, "save", full)
     with pytest.raises(rp.TrainingStopped, match="no space left") as stop:
         rp.train(rp.IQN(rp.Mean(), **NUMBERED), Echo, steps=60, checkpoint=tmp_path / "run")
     assert stop.value.run.steps == 60
@@ -395,7 +413,7 @@ def test_an_episode_is_finished_unless_it_was_cut_off_by_the_limit_asked_for(unc
         (own(9, 4), 6, 4, 1.0),
         (own(9, 4), 2, 2, 0.0),
     ):
-        found = run.evaluate(3, limit=limit, env=env)
+        found = run.evaluate(3, max_episode_steps=limit, env=env)
         assert (found.returns == length).all()
         assert found.finished == finished
 

@@ -11,22 +11,25 @@ from hypothesis import given, settings
 import riskpath as rp
 from riskpath.training import fused_loop as loop
 from riskpath.training.inputs import as_environment
-from riskpath.training.replay_buffer import gather, make_ring, push, sample_indices
-from riskpath.types import Step, Window
+from riskpath.training.lanes import start
+from riskpath.training.replay_buffer import add, gather, make_replay_buffer, sample_indices
+from riskpath.types import Transition, Window
 
 
-def step(obs: int, time: int, columns: int) -> Step:
+def step(obs: int, time: int, columns: int) -> Transition:
     """A row whose numbers say where it came from: column c at moment `obs` holds obs · columns + c."""
 
     def one(number):
         mask, exact = jnp.array([False, True]), number.astype(jnp.float32)
         when = jnp.asarray(time, jnp.int32)
-        return Step(number, number % 5, exact / 8, number + 1, mask, mask[1], mask[0], when, exact / 16, exact / 4)
+        return Transition(
+            number, number % 5, exact / 8, number + 1, mask, mask[1], mask[0], when, exact / 16, exact / 4
+        )
 
     return jax.vmap(one)(jnp.arange(columns, dtype=jnp.int32) + obs * columns)
 
 
-def example() -> Step:
+def example() -> Transition:
     return jax.tree.map(lambda x: x[0], step(0, 0, 1))
 
 
@@ -37,14 +40,14 @@ def example() -> Step:
     window=st.sampled_from([1, 3, 6]),
     columns=st.sampled_from([1, 3]),
 )
-def test_windows_equal_a_slow_reference(lengths, capacity, window, columns):
-    ring = make_ring(example(), capacity, columns)
+def test_windows_equal_a_slow_reference(lengths, buffer_size, window, columns):
+    ring = make_replay_buffer(example(), buffer_size, columns)
     rows: list[tuple[int, int]] = []  # (moment, time in its episode), oldest first
     for length in lengths:
         for time in range(length):
-            ring = push(ring, step(len(rows), time, columns))
+            ring = add(ring, step(len(rows), time, columns))
             rows.append((len(rows), time))
-    kept = rows[-capacity:]
+    kept = rows[-buffer_size:]
     ages = jnp.tile(jnp.arange(len(kept), dtype=jnp.int32), columns)[None]
     at = jnp.repeat(jnp.arange(columns, dtype=jnp.int32), len(kept))[None]
     sample = gather(ring, ages, at, window)
@@ -55,13 +58,13 @@ def test_windows_equal_a_slow_reference(lengths, capacity, window, columns):
         expected = [kept[j][0] * columns + column for j in episode]
         valid = np.asarray(sample.valid[0, i])
         assert valid.tolist() == [False] * (window - len(expected)) + [True] * len(expected)
-        assert np.asarray(sample.obs[0, i])[valid].tolist() == expected
+        assert np.asarray(sample.observation[0, i])[valid].tolist() == expected
         assert np.asarray(sample.prev_action[0, i])[valid][1:].tolist() == [number % 5 for number in expected[:-1]]
-        assert int(sample.step.obs[0, i]) == moment * columns + column
+        assert int(sample.transition.observation[0, i]) == moment * columns + column
 
 
 def test_packing_loses_nothing():
-    ring = push(make_ring(example(), 3, 2), row := step(70_000, 3, 2))
+    ring = add(make_replay_buffer(example(), 3, 2), row := step(70_000, 3, 2))
     back = gather(ring, jnp.zeros((1, 2), jnp.int32), jnp.array([[0, 1]], jnp.int32), 0)
     for got, given_ in zip(jax.tree.leaves(back), jax.tree.leaves(row), strict=True):
         assert got.dtype == given_.dtype
@@ -69,15 +72,15 @@ def test_packing_loses_nothing():
 
 
 def test_samples_come_from_the_own_lane_and_from_all_of_it():
-    ring = make_ring(example(), 8, 6)
+    ring = make_replay_buffer(example(), 8, 6)
     for moment in range(11):
-        ring = push(ring, step(moment, moment, 6))
+        ring = add(ring, step(moment, moment, 6))
     ages, columns = sample_indices(ring, 3, 500, jax.random.split(jax.random.key(0), 3))
     for lane in range(3):
         assert set(columns[lane].tolist()) == {2 * lane, 2 * lane + 1}
         assert set(ages[lane].tolist()) == set(range(8))
     oldest = gather(ring, jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1), jnp.int32), 0)
-    assert int(oldest.obs[0, 0]) == 3 * 6
+    assert int(oldest.observation[0, 0]) == 3 * 6
 
 
 @pytest.mark.parametrize("agent", [rp.IQN(rp.CVaR(0.25)), rp.TQL(rp.CVaR(0.25))], ids=["IQN", "TQL"])
@@ -87,9 +90,9 @@ def test_the_ring_is_not_copied_inside_the_loop(agent, unchecked):
     )
     agent = eqx.tree_at(lambda a: (a.network, a.training), agent, (rp.Network(hidden=(8,)), small))
     world = as_environment("RiskyGrid")
-    state = loop.start([agent], [world], 3, 1, 0)
-    text = loop.chunk.lower(state, world.spec, 2).compile().compiled.as_text()  # pyright: ignore[reportFunctionMemberAccess]
-    shape = "f32[" + ",".join(map(str, state.ring.rows.shape)) + "]"
+    state = start([agent], [world], 3, 1, 0)
+    text = loop.chunk.lower(state, world.spec, jnp.int32(2)).compile().compiled.as_text()  # pyright: ignore[reportFunctionMemberAccess]
+    shape = "f32[" + ",".join(map(str, state.replay_buffer.rows.shape)) + "]"
     assert shape in text
     main = text[text.index("ENTRY ") :]
     inside = text[: text.index("ENTRY ")]

@@ -22,7 +22,7 @@ from riskpath.errors import RiskpathError
 from riskpath.nn.losses import midpoints
 from riskpath.nn.network import Network
 from riskpath.registry import Registered
-from riskpath.risk.compose import parse_risk
+from riskpath.risk.compose import as_risk
 from riskpath.risk.measures import Mean, RiskMeasure
 from riskpath.types import EnvSpec, Key, TimeStep
 from riskpath.validation import require_positive, require_share
@@ -57,9 +57,7 @@ class ActorOutput(eqx.Module):
 class Agent(eqx.Module, Registered):
     """A learning algorithm with its hyperparameters; derive from `MemorylessAgent` or `HistoryAgent`."""
 
-    risk: RiskMeasure = eqx.field(
-        default=Mean(), converter=lambda risk: parse_risk(risk) if isinstance(risk, str) else risk
-    )
+    risk: RiskMeasure = eqx.field(default=Mean(), converter=as_risk)
     """β, the risk measure to maximise; a text such as "cvar:0.1" is accepted."""
     discount: float | Array = 0.99
     """γ."""
@@ -72,8 +70,6 @@ class Agent(eqx.Module, Registered):
     """Which kind of actions the agent chooses."""
 
     def __check_init__(self):
-        if not isinstance(self.risk, RiskMeasure):
-            raise RiskpathError(f"risk must be a measure or a text such as 'cvar:0.25', got {self.risk!r}")
         require_positive(discount=self.discount)
         require_share(discount=self.discount)
         kind = ActorCriticTraining if self.actions == "continuous" else Training

@@ -18,7 +18,7 @@ from riskpath.agents.learning import draw_levels, epsilon_greedy, gradient_step,
 from riskpath.errors import RiskpathError
 from riskpath.nn.critics import MarkovCritic
 from riskpath.nn.losses import midpoints, quantile_huber
-from riskpath.risk.compose import parse_risk
+from riskpath.risk.compose import as_risk
 from riskpath.risk.measures import CVaR, RiskMeasure
 from riskpath.types import EnvSpec, Key, TimeStep, Transition
 
@@ -26,9 +26,7 @@ from riskpath.types import EnvSpec, Key, TimeStep, Transition
 class CVaRDRL(MemorylessAgent):
     """The threshold method for CVaR and discrete actions."""
 
-    risk: RiskMeasure = eqx.field(
-        default=CVaR(0.25), converter=lambda risk: parse_risk(risk) if isinstance(risk, str) else risk
-    )
+    risk: RiskMeasure = eqx.field(default=CVaR(0.25), converter=as_risk)
     """β; must be a CVaR, for example "cvar:0.1"."""
 
     def __check_init__(self):

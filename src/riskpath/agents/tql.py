@@ -25,7 +25,7 @@ from riskpath.agents.agent import ActorOutput, AgentState, HistoryAgent, History
 from riskpath.agents.learning import draw_levels, epsilon_greedy, gradient_step, masked_argmax, new_state
 from riskpath.errors import RiskpathError
 from riskpath.nn.critics import HistoryCritic, MarkovCritic
-from riskpath.nn.losses import midpoints, quantile_huber
+from riskpath.nn.losses import midpoints, quantile_huber, sample_quantiles
 from riskpath.types import EnvSpec, Key, TimeStep, Window, power, stop_gradient
 from riskpath.validation import require_counts
 
@@ -114,7 +114,8 @@ class TQL(HistoryAgent):
         features = self._encode(state, memory.extend(time_step))
         if self.critic == "convolved":
             sums = self._sums(state.params, features, time_step.observation, time_step.time)
-            whole = jnp.quantile(sums, taus, axis=0, method="lower")
+            future = state.params.markov.quantiles(time_step.observation, taus)
+            whole = jnp.where(time_step.time > 0, sample_quantiles(sums, taus), future)  # at first there is no past
         else:
             whole = state.params.history.quantiles(features, taus)
         return whole / self.training.reward_scale

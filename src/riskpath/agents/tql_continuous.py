@@ -32,7 +32,7 @@ from riskpath.agents.tql import Form
 from riskpath.errors import RiskpathError
 from riskpath.nn.critics import ActionCritic, Actor, Twins, make_twins
 from riskpath.nn.history_encoder import HistoryEncoder, encode_both
-from riskpath.nn.losses import midpoints, quantile_huber, stratified
+from riskpath.nn.losses import midpoints, quantile_huber, sample_quantiles, stratified
 from riskpath.nn.network import Network
 from riskpath.types import EnvSpec, Key, TimeStep, Window, power
 from riskpath.validation import require_counts
@@ -174,7 +174,7 @@ class TQLContinuous(HistoryAgent):
         x = self._encode(critics.history, memory.history.extend(time_step), time_step)
         encoded = critics.history.encoder(time_step.observation)
         atoms = self._atoms(critics, x, encoded, state.params.actor(x), time_step.time)
-        return jnp.quantile(atoms / self.training.reward_scale, taus, method="lower")[:, None]
+        return sample_quantiles(atoms / self.training.reward_scale, taus)[:, None]
 
     def _encode(self, encoder: HistoryEncoder, history: HistoryMemory, time_step: TimeStep) -> Float[Array, " D"]:
         """Return the features of a history while acting."""

@@ -1,19 +1,19 @@
-"""The commands, one function each: thin ones over the library, whose arguments and docstrings are the command line."""
+"""The commands, one function each: their arguments and docstrings are the command line and its help."""
 
 import json as json_module
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 
-from riskpath.cli.options import AGENTS, assignments
-from riskpath.cli.run_commands import evaluate, resume, train_command
-from riskpath.cli.tables import solution_table, solve_all
-from riskpath.envs import BY_NAME as ENVIRONMENTS
+from riskpath.cli.config import agents as registered_agents
+from riskpath.cli.config import assignments
+from riskpath.cli.environments import ENVIRONMENTS, is_gymnasium
+from riskpath.cli.run_commands import evaluate, resume, train
+from riskpath.cli.tables import solution_table, solve_all, table_of
 from riskpath.envs import make
-from riskpath.envs.gymnasium_vector import is_gymnasium
 from riskpath.errors import RiskpathError
 from riskpath.mdp.solution import Solution
 from riskpath.risk.compose import BY_NAME as MEASURES
@@ -27,23 +27,23 @@ def solve(
     problem: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PROBLEM")],
     risk: str = "cvar:0.1",
     discount: float = 1.0,
-    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE")] = (),  # the word a user types
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE")] = (),
     json: bool = False,
 ) -> None:
-    """The exact optimum in every class of policies, side by side.
+    """Compute the exact optimum in every class of policies, side by side.
 
     Args:
         problem: ThreeState or RiskyGrid.
         risk: The risk measure, for example cvar:0.25, wang:-0.75 or 0.7*mean+0.3*cvar:0.1.
         discount: The discount factor, in (0, 1].
         set: Fields of the problem to change, for example forks=5 p_yellow=0.8.
-        json: Print JSON for machines instead of a table.
+        json: Print JSON for other programs instead of a table.
     """
     measure = parse_risk(risk)
     finite = [name for name, kind in ENVIRONMENTS.items() if hasattr(kind, "mdp")]
     if problem not in finite and (problem in ENVIRONMENTS or is_gymnasium(problem)):
         raise RiskpathError(
-            f"{problem} is no table of outcomes; {' and '.join(finite)} are, and rp.solve takes your own"
+            f"{problem} is not a finite problem; {' and '.join(finite)} are, and rp.solve accepts your own"
         )
     mdp = make(problem, **assignments(set)).mdp(discount)
     with working(f"solving {mdp.name}"):
@@ -59,13 +59,13 @@ def solve(
 
 
 def demo(seed: int = 0, out: Path = Path("riskpath-demo.png")) -> None:
-    """Exact optima of the two problems of the paper, then agents that learn one of them: about two minutes.
+    """Solve the two problems of the paper exactly, then train three agents on one of them: about two minutes.
 
     Args:
-        seed: The number all randomness of training starts from.
-        out: Where the figure goes.
+        seed: Seed of the randomness of training.
+        out: The file for the figure.
     """
-    from riskpath.cli import demo as tour  # figures are slow to import, solving is not
+    from riskpath.cli import demo as tour  # matplotlib is slow to import
 
     console = Console()
     tour.exact(console, working)
@@ -73,24 +73,24 @@ def demo(seed: int = 0, out: Path = Path("riskpath-demo.png")) -> None:
 
 
 def agents() -> None:
-    """The agents, one line each."""
-    _print_list(AGENTS)
+    """List the agents, one line each."""
+    _print_list(registered_agents())
 
 
 def envs() -> None:
-    """The library's own environments, one line each; any Gymnasium id will do as well."""
+    """List the environments of the library, one line each; any Gymnasium id is accepted as well."""
     _print_list(ENVIRONMENTS)
     print("any Gymnasium id, for example CartPole-v1")
 
 
 def risks() -> None:
-    """The risk measures, one line each."""
+    """List the risk measures, one line each."""
     _print_list({name if kind is Mean else f"{name}:LEVEL": kind for name, kind in MEASURES.items()})
     print("0.7*mean+0.3*cvar:0.1   any mixture of them")
 
 
 def _print_list(kinds: Mapping[str, Any]) -> None:
-    """Names, and the first line of what each says of itself."""
+    """Print names, and the first line of each docstring."""
     width = max(map(len, kinds)) + 2
     for name, kind in kinds.items():
         print(f"{name:{width}}{next(iter((kind.__doc__ or '').splitlines()), '')}")
@@ -103,17 +103,17 @@ def reproduce(
     only: str = "",
     out: Path | None = None,
 ) -> None:
-    """Trains the agents of one of the paper's experiments; writes every seed's result and the figures.
+    """Train the agents of one of the paper's experiments; write the results of every seed and the figures.
 
     Args:
         experiment: three-state (the first and third figures), grid (the risky grid) or mountain-car (the fourth).
-        quick: Few steps and two seeds: shows that everything runs, not where it ends.
-        seeds: Seeds for each agent and measure; 8 unless told otherwise, 6 for mountain-car.
-        only: Train only what has this text in its name, for example IQN.
-        out: The folder for results, where an interrupted run is also taken up again; "results" unless told otherwise,
-            or "runs" with --quick or --seeds, which are no results to keep.
+        quick: Few steps and two seeds: shows that everything runs, not the final results.
+        seeds: Seeds for each agent and measure; by default 8, and 6 for mountain-car.
+        only: Train only the parts with this text in their name, for example IQN.
+        out: The folder for the results, in which an interrupted experiment is also continued; by default "results", or
+            "runs" with --quick or --seeds.
     """
-    from riskpath.experiments.report import EXPERIMENTS  # figures are slow to import, solving is not
+    from riskpath.experiments.report import EXPERIMENTS, Rows  # matplotlib is slow to import
 
     if experiment not in EXPERIMENTS:
         raise RiskpathError(f"unknown experiment {experiment!r}; there are {', '.join(EXPERIMENTS)}")
@@ -131,15 +131,15 @@ def reproduce(
         show=console.print,
         **({"only": only} if only else {}),
     )
-    for said in chosen.report(result, out):
-        console.print(said, highlight=False)
+    for part in chosen.report(result, out):
+        console.print(table_of(*part) if isinstance(part, Rows) else part, highlight=False)
     console.print(f"{result['device']}, {result['seconds']:.0f} s; results are in {out}", highlight=False)
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "solve": solve,
     "demo": demo,
-    "train": train_command,
+    "train": train,
     "evaluate": evaluate,
     "resume": resume,
     "reproduce": reproduce,
@@ -147,3 +147,4 @@ COMMANDS = {
     "envs": envs,
     "risks": risks,
 }
+"""The commands by name; `parser.py` gives `train` the options of the chosen agent."""

@@ -1,4 +1,4 @@
-"""What `riskpath demo` shows: exact optima of the paper's two problems, then three agents that learn one of them."""
+"""The demo: exact optima of the paper's two problems, then three agents that learn one of them."""
 
 import time
 from collections.abc import Callable
@@ -36,7 +36,7 @@ PROBLEMS = (
     ),
 )
 GRID, RISK, SEEDS = RiskyGrid(), CVaR(0.1), 4
-# Small and hasty, so that it all takes two minutes; `riskpath reproduce grid` is the careful version.
+# Few steps and small networks, so that the demo takes two minutes; `riskpath reproduce grid` is the full experiment.
 STEPS, EVERY = 6_500, 600
 NETWORK = Network(hidden=(64,), history_size=16)
 TRAINING = Training(
@@ -54,14 +54,14 @@ TRAINING = Training(
 AGENTS: dict[str, Callable[..., Agent]] = {"IQN": IQN, "CVaR-DRL": CVaRDRL, "TQL": TQL}
 
 NOTES = (
-    "The best: of the history class. IQN is greedy at each step: BBB. TQL: YYY.",
-    "CVaR-DRL sees what it earned and can beat that; where it ends is a matter of",
-    "the seed (try --seed 2).",
+    "The best is the optimum over policies that see the history. IQN is greedy at each",
+    "step: BBB. TQL finds YYY. CVaR-DRL sees the return so far and can beat the best;",
+    "its result depends on the seed (try --seed 2).",
 )
 
 
 def exact(console: Console, working: Callable[[str], AbstractContextManager[Any]]) -> None:
-    """The optima of every class of policies."""
+    """Print the optima of every class of policies."""
     for name, title, measures in PROBLEMS:
         env, rows = make(name), []
         for text in measures:
@@ -73,7 +73,7 @@ def exact(console: Console, working: Callable[[str], AbstractContextManager[Any]
 
 
 def learned(console: Console, out: Path, seed: int = 0) -> dict[str, list[dict[str, Any]]]:
-    """Trains every agent, prints what came out and draws it; returns the records of all seeds by agent."""
+    """Train every agent, print and draw the results; return the records of all seeds by agent."""
     console.print(f"\nNow {', '.join(AGENTS)} learn the grid for {RISK}: {STEPS:,} steps, {SEEDS} seeds each.")
     records = {}
     for name, make_agent in AGENTS.items():
@@ -94,7 +94,7 @@ def learned(console: Console, out: Path, seed: int = 0) -> dict[str, list[dict[s
 
 
 def _records(run: Run) -> list[dict[str, Any]]:
-    """Every seed's result, its law and its learning curve."""
+    """Return the result, law and learning curve of every seed."""
     lanes = lane_records(run, GRID)
     for seed, lane in enumerate(lanes):
         law = run.law(seed)
@@ -115,7 +115,7 @@ def _row(name: str, lanes: list[dict[str, Any]], best: float) -> dict[str, str]:
 
 
 def _draw(records: dict[str, list[dict[str, Any]]], best: dict[str, float]) -> Any:
-    """Learning curves beside the laws of the final policies' returns."""
+    """Draw learning curves beside the laws of the final policies' returns."""
     figure, axes = panels(1, 2, width=4.6, height=3.4)
     curves_panel(axes[0, 0], records, best)
     returns_panel(axes[0, 1], records, str(RISK))

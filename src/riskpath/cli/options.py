@@ -1,39 +1,67 @@
-"""Typed fields as options of the command line, and as plain values for a result's record."""
+"""Typed fields as options of the command line: how tyro reads measures and hyperparameters, and their short names."""
 
 import dataclasses
-import json
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import equinox as eqx
 import tyro
 from jaxtyping import Array
 
 from riskpath.agents.agent import Agent
-from riskpath.agents.cvar_drl import CVaRDRL
-from riskpath.agents.iqn import IQN
-from riskpath.agents.iqtd3 import IQTD3
+from riskpath.agents.config import BaseTraining
 from riskpath.agents.tql import TQL
-from riskpath.agents.tql_continuous import TQLContinuous
-from riskpath.errors import RiskpathError
+from riskpath.nn.network import Network
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import RiskMeasure
 
-AGENTS: dict[str, type[Agent]] = {
-    "iqn": IQN,
-    "cvar-drl": CVaRDRL,
-    "tql": TQL,
-    "iqtd3": IQTD3,
-    "tql-continuous": TQLContinuous,
-}
+DEFAULT_AGENT = TQL()
+PARSERS = tyro.constructors.ConstructorRegistry()
+"""How tyro reads the types that it does not know."""
 
-parsers = tyro.constructors.ConstructorRegistry()
-"""How the parser reads the types it does not know by itself."""
+SHORT = ("risk", "discount")
+"""Fields of an agent that are also options without "agent."."""
 
 
-@parsers.primitive_rule
-def _measure(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+@dataclasses.dataclass(frozen=True)
+class TrainOptions:
+    """The options of `riskpath train`."""
+
+    env: str = "RiskyGrid"
+    """The problem: ThreeState, RiskyGrid, RiskyMountainCar, any Gymnasium id such as CartPole-v1, or MODULE:NAME for an
+    environment that the import of a module registers."""
+    agent: str = type(DEFAULT_AGENT).__name__
+    """The algorithm: iqn, cvar-drl, tql, iqtd3 or tql-continuous; `riskpath agents` describes them."""
+    fields: Annotated[Agent, tyro.conf.arg(name="agent")] = DEFAULT_AGENT
+    """Hyperparameters of the agent. Choose the agent first: `riskpath train --agent iqn --help`."""
+    steps: int = 30_000
+    """Environment steps for each seed."""
+    seeds: int = 8
+    """Number of seeds, trained side by side."""
+    num_envs: int = 1
+    """Environments for each seed."""
+    seed: int = 0
+    """Seed of all randomness."""
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE")] = ()
+    """Fields of the problem to change, for example forks=5 p_yellow=0.8."""
+    out: Path | None = None
+    """A new folder for the run itself (`riskpath evaluate` and `resume` read it), config.json, log.jsonl, and
+    result.json with the values and learning curves of every seed."""
+    overwrite: bool = False
+    """Replace a run that is in the folder already."""
+    checkpoint_every: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 300.0
+    """With --out: save the run when this time has passed since the last save."""
+    checkpoint_steps: Annotated[int | None, tyro.conf.arg(metavar="STEPS")] = None
+    """With --out: also save the run whenever it passes a multiple of this number of steps."""
+    config: Path | None = None
+    """A file like the config.json that --out writes: these options by name, those of the agent under "fields". An
+    option on the command line takes precedence."""
+
+
+@PARSERS.primitive_rule
+def _risk_measure(
+    info: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    """Read a risk measure from its name."""
     if info.type is not RiskMeasure:
         return None
     return tyro.constructors.PrimitiveConstructorSpec(
@@ -45,9 +73,11 @@ def _measure(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.Pri
     )
 
 
-@parsers.primitive_rule
-def _swept(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
-    """A float hyperparameter may be an array while it is trained; a user writes a number."""
+@PARSERS.primitive_rule
+def _float_hyperparameter(
+    info: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    """Read a float hyperparameter, which is an array only inside of a compiled program, from a number."""
     if info.type != float | Array:
         return None
     return tyro.constructors.PrimitiveConstructorSpec(
@@ -59,111 +89,61 @@ def _swept(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.Primi
     )
 
 
-def option_names(kind: type[Agent]) -> list[str]:
-    """What can be said of an agent of this class, in short."""
-    full = _in_full([kind])
-    own = {f"agent.{field.name}" for field in dataclasses.fields(kind)} - {"agent.network", "agent.training"}
-    return ["--" + name.replace("_", "-") for name in [*full, *own] if ".no_" not in name]
+_own_rule = True
+"""False while tyro's own rule is asked."""
 
 
-def _in_full(kinds: Iterable[type[Agent]] = AGENTS.values()) -> dict[str, str]:
-    """Short names of fields: those of a network or of training do not say where they are."""
-    full = {"risk": "agent.risk", "discount": "agent.discount"}
-    for kind in kinds:
-        for part in ("network", "training"):
-            for field in dataclasses.fields(kind.__dataclass_fields__[part].default):
-                full[f"agent.{field.name}"] = f"agent.{part}.{field.name}"
-                full[f"agent.no_{field.name}"] = f"agent.{part}.no_{field.name}"
-    return full
+@PARSERS.struct_rule
+def _hyperparameters(info: tyro.constructors.StructTypeInfo) -> tyro.constructors.StructConstructorSpec | None:
+    """Add short names to the fields of agents, networks and training: --agent.window is --agent.network.window."""
+    if not (_own_rule and isinstance(info.type, type) and issubclass(info.type, (Agent, Network, BaseTraining))):
+        return None
+    if (spec := _tyro_spec(info)) is None:
+        return None
+    return dataclasses.replace(spec, fields=tuple(_with_alias(info, field) for field in spec.fields))
 
 
-def spelled_out(arguments: list[str]) -> list[str]:
-    """Short options in full: --risk is --agent.risk, and --agent.window is --agent.network.window."""
-    full, words = _in_full(), []
-    for argument in arguments:
-        name, equals, value = argument[2:].partition("=") if argument.startswith("--") else ("", "", "")
-        found = full.get(name.replace("-", "_"))
-        words.append(f"--{found.replace('_', '-')}{equals}{value}" if found else argument)
-    return words
-
-
-def agent_class(arguments: list[str]) -> type[Agent]:
-    """The agent named after `--agent`; its fields become options, so it must be known before the rest is read."""
-    words = [word for argument in arguments for word in argument.split("=", 1)]
-    name = words[words.index("--agent") + 1] if "--agent" in words[:-1] else "tql"
-    if name not in AGENTS:
-        raise RiskpathError(f"unknown agent {name!r}; there are {', '.join(AGENTS)}")
-    return AGENTS[name]
-
-
-def with_config(arguments: list[str]) -> list[str]:
-    """`--config FILE` replaced by what the file says, before all that is said beside it."""
-    arguments = [
-        word
-        for argument in arguments
-        for word in (argument.split("=", 1) if argument.startswith("--config=") else [argument])
-    ]
-    if "--config" not in arguments:
-        return arguments
-    at = arguments.index("--config")
-    if at + 1 == len(arguments):
-        raise RiskpathError("--config needs a file")
-    file, rest = arguments[at + 1], arguments[:at] + arguments[at + 2 :]
+def _tyro_spec(info: tyro.constructors.StructTypeInfo) -> tyro.constructors.StructConstructorSpec | None:
+    """Return what tyro's own rule for dataclasses makes of a class."""
+    global _own_rule
+    _own_rule = False
     try:
-        config = json.loads(Path(file).read_text())
-        fields = {f"agent.{name}": value for name, value in _flat(config.pop("fields", {}))}
-        told = [word for name, value in {**config, **fields}.items() for word in _words(name, value)]
-    except OSError as error:
-        raise RiskpathError(f"cannot read {file}: {error.strerror}") from None
-    except (ValueError, AttributeError, TypeError):
-        raise RiskpathError(f"{file} is no configuration: see config.json in the folder of a run") from None
-    said = {word.split("=", 1)[0] for word in rest if word.startswith("--")}
-    kept: list[str] = []
-    skipping = False
-    for word in told:  # what is said on the command line counts
-        skipping = word in said if word.startswith("--") else skipping
-        kept += [] if skipping else [word]
-    return [rest[0], *kept, *rest[1:]]
+        spec = tyro.constructors.ConstructorRegistry.get_struct_spec(info)
+    finally:
+        _own_rule = True
+    return spec if isinstance(spec, tyro.constructors.StructConstructorSpec) else None
 
 
-def _flat(fields: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    pairs: list[tuple[str, Any]] = []
-    for name, value in fields.items():
-        pairs += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
-    return pairs
+def _with_alias(
+    info: tyro.constructors.StructTypeInfo, field: tyro.constructors.StructFieldSpec
+) -> tyro.constructors.StructFieldSpec:
+    """Return a field with its short option as an alias."""
+    if not issubclass(info.type, Agent):
+        aliases = (f"--agent.{field.name.replace('_', '-')}",)
+    elif field.name in SHORT:
+        aliases = (f"--{field.name}",)
+    else:
+        return field
+    annotated: Any = Annotated[field.type, tyro.conf.arg(aliases=aliases)]
+    return dataclasses.replace(field, type=annotated, helptext=lambda: _help(info, field.name))
 
 
-def _words(name: str, value: Any) -> list[str]:
-    """One option as it is written on the command line."""
-    option = "--" + name.replace("_", "-")
-    if isinstance(value, bool):
-        head, _, last = option.rpartition(".") if "." in option else ("", "", option[2:])
-        negative = f"{head}.no-{last}" if head else f"--no-{last}"
-        return [option if value else negative]
-    if isinstance(value, list):
-        return [option, *map(str, value)] if value else []
-    return [option, str(value)]
+def _help(info: tyro.constructors.StructTypeInfo, name: str) -> str | None:
+    """Return the docstring of a field, from the base class if a class only changes its default."""
+    for kind in info.type.__mro__:
+        if name not in getattr(kind, "__dataclass_fields__", {}):
+            continue
+        for field in getattr(_tyro_spec(dataclasses.replace(info, type=kind)), "fields", ()):
+            text: Any = field.helptext() if callable(field.helptext) else field.helptext
+            if field.name == name and text:
+                return text
+    return None
 
 
-def assignments(texts: Iterable[str]) -> dict[str, Any]:
-    """FIELD=VALUE, as often as wanted."""
-    fields: dict[str, Any] = {}
-    for text in texts:
-        field, equals, value = text.partition("=")
-        try:
-            fields[field] = json.loads(value)
-        except json.JSONDecodeError:
-            kind = "a number after the = sign" if equals else "FIELD=VALUE"
-            raise RiskpathError(f"cannot read {text!r}: expected {kind}, for example forks=5") from None
-    return fields
-
-
-def plain(value: Any) -> Any:
-    """Fields of a module and of those inside it, as JSON knows them; a risk measure as its name."""
-    if isinstance(value, RiskMeasure):
-        return str(value)
-    if isinstance(value, eqx.Module):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, tuple):
-        return [plain(part) for part in value]
-    return value.tolist() if hasattr(value, "tolist") else value
+def agent_options(agent: Agent) -> list[str]:
+    """Return the options of an agent in their short form."""
+    names = [field.name for field in dataclasses.fields(agent)]
+    parts = [getattr(agent, name) for name in ("network", "training")]
+    own = [name for name in names if name not in ("network", "training", *SHORT)]
+    inner = [field.name for part in parts for field in dataclasses.fields(part)]
+    return [f"--{name}" for name in SHORT] + [f"--agent.{name.replace('_', '-')}" for name in own + inner]

@@ -15,15 +15,15 @@ from riskpath.risk.measures import RiskMeasure
 from riskpath.training.run import Run
 
 CLASSES: dict[PolicyClass, str] = {
-    "markov": "greedy in the risk of what is still to come, step by step (IQN)",
+    "markov": "greedy in the risk of the return to go, step by step (IQN)",
     "nested": "optimal for a risk of a risk of a risk … (time-consistent)",
     "history": "sees states and actions (Trajectory Q-Learning)",
-    "adaptive": "sees what it has earned",
+    "adaptive": "sees the return so far",
 }
 
 
 def solve_all(mdp: FiniteMDP, risk: RiskMeasure) -> dict[str, Solution | RiskpathError]:
-    """Every class of policies; where a class does not apply, the reason."""
+    """Solve for every class of policies; where a class does not apply, the answer is the reason."""
     answers: dict[str, Solution | RiskpathError] = {}
     for policies in CLASSES:
         try:
@@ -34,9 +34,9 @@ def solve_all(mdp: FiniteMDP, risk: RiskMeasure) -> dict[str, Solution | Riskpat
 
 
 def solution_table(mdp: FiniteMDP, risk: RiskMeasure, answers: dict[str, Solution | RiskpathError]) -> Table:
-    """One problem and one measure: the optima side by side, the policies in words."""
+    """Return a table of the optima for one problem and one measure, with the policies in words."""
     table = Table(title=f"{mdp.name}, discount {mdp.discount:g}: {risk} of the whole return", title_justify="left")
-    for heading in ("policies", "value", "what it does", "how sure"):
+    for heading in ("policies", "value", "what the policy does", "how sure"):
         table.add_column(heading, justify="right" if heading == "value" else "left", overflow="fold")
     for policies, answer in answers.items():
         if isinstance(answer, RiskpathError):
@@ -48,7 +48,7 @@ def solution_table(mdp: FiniteMDP, risk: RiskMeasure, answers: dict[str, Solutio
 
 
 def overview_table(title: str, rows: list[tuple[str, dict[str, Solution | RiskpathError]]], env: Any) -> Table:
-    """Several measures on one problem: a column for each class of policies."""
+    """Return a table of several measures on one problem, with a column for each class of policies."""
     table = Table(title=title, title_justify="left")
     table.add_column("measure")
     for policies in CLASSES:
@@ -66,7 +66,7 @@ def _short(answer: Solution | RiskpathError, env: Any) -> str:
 
 
 def table_of(title: str, rows: list[dict[str, Any]]) -> Table:
-    """Rows with the same keys; the keys are the headings."""
+    """Return a table of rows with the same keys, which are the headings."""
     table = Table(title=title, title_justify="left")
     for heading in rows[0] if rows else ():
         table.add_column(heading, overflow="fold")
@@ -76,7 +76,7 @@ def table_of(title: str, rows: list[dict[str, Any]]) -> Table:
 
 
 def lane_records(run: Run, problem: Any, setting: int = 0) -> list[dict[str, Any]]:
-    """What each seed of one setting does, what that is worth, and what it believes it to be worth."""
+    """Return what each seed of one setting does, the value of its policy, and its own estimate of that value."""
     discount = float(run.agents[setting].discount)
     if isinstance(run.environments[setting], FiniteEnvironment):
         values, discounted = run.values()[setting], run.values(discount)[setting]
@@ -86,7 +86,7 @@ def lane_records(run: Run, problem: Any, setting: int = 0) -> list[dict[str, Any
     return [
         {
             "seed": seed,
-            "does": _does(run, seed, setting, problem),
+            "does": _in_words(run, seed, setting, problem),
             "value": float(values[seed]),
             "discounted": float(discounted[seed]),
             "estimate": float(estimate),
@@ -95,16 +95,16 @@ def lane_records(run: Run, problem: Any, setting: int = 0) -> list[dict[str, Any
     ]
 
 
-def _does(run: Run, seed: int, setting: int, problem: Any) -> str:
-    """A policy on a finite problem in a few words."""
-    policy, world = run.policy(seed, setting), run.environments[setting]
+def _in_words(run: Run, seed: int, setting: int, problem: Any) -> str:
+    """Describe a policy on a finite problem in a few words."""
+    policy, environment = run.policy(seed, setting), run.environments[setting]
     if isinstance(problem, RiskyGrid):
         return problem.path(policy)
-    return "\n".join(describe_policy(world.mdp(), policy)) if isinstance(world, FiniteEnvironment) else ""
+    return "\n".join(describe_policy(environment.mdp(), policy)) if isinstance(environment, FiniteEnvironment) else ""
 
 
 def lanes_table(title: str, risk: RiskMeasure, lanes: list[dict[str, Any]]) -> Table:
-    """A row for each seed."""
+    """Return a table with a row for each seed."""
     headings = {"value": f"{risk}", "discounted": "discounted", "estimate": "own estimate (discounted)"}
     rows = [
         {

@@ -1,5 +1,10 @@
-"""The problems that come with the library, by name."""
+"""Environments. A new problem is a new file, with its import and its name here; that also registers it.
 
+`BY_NAME` holds every environment of the library that can be made from its name alone, because all of its fields have
+defaults. `make`, the command line and Gymnasium (as "riskpath/NAME-v0") use these names.
+"""
+
+import dataclasses
 import importlib.util
 from typing import Any
 
@@ -9,29 +14,39 @@ from riskpath.envs.mountain_car import RiskyMountainCar
 from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.envs.three_state import ThreeState
 from riskpath.errors import RiskpathError, did_you_mean
+from riskpath.registry import concrete
 
 __all__ = ["Environment", "RiskyGrid", "RiskyMountainCar", "ThreeState", "from_gymnax", "make"]
 
-BY_NAME = {"ThreeState": ThreeState, "RiskyGrid": RiskyGrid, "RiskyMountainCar": RiskyMountainCar}
+
+def _has_defaults(cls: type[Any]) -> bool:
+    """Tell whether every field of a class has a default."""
+    fields = dataclasses.fields(cls)
+    return not any(field.default is field.default_factory is dataclasses.MISSING for field in fields)
+
+
+BY_NAME: dict[str, type[Any]] = {name: cls for name, cls in sorted(concrete(Environment).items()) if _has_defaults(cls)}
+"""Name → class of the environments that come with the library."""
 
 
 def make(name: str, **fields: Any) -> Any:
-    """An environment by name, with any of its fields changed: `make("RiskyGrid", forks=5)`."""
+    """Make an environment by name, with some of its fields changed: `make("RiskyGrid", forks=5)`."""
+    known = ", ".join(BY_NAME)
+    if not isinstance(name, str):
+        raise RiskpathError(f"make needs the name of an environment, got {name!r}; there are {known}")
     if name not in BY_NAME:
-        raise RiskpathError(
-            f"unknown environment {name!r}{did_you_mean(name, BY_NAME)}; there are {', '.join(BY_NAME)}"
-        )
-    known = BY_NAME[name].__dataclass_fields__
+        raise RiskpathError(f"unknown environment {name!r}{did_you_mean(name, BY_NAME)}; there are {known}")
+    accepted = BY_NAME[name].__dataclass_fields__
     for field in fields:
-        if field not in known:
+        if field not in accepted:
             raise RiskpathError(
-                f"{name} has no field {field!r}{did_you_mean(field, known)}; there are {', '.join(known)}"
+                f"{name} has no field {field!r}{did_you_mean(field, accepted)}; there are {', '.join(accepted)}"
             )
     return BY_NAME[name](**fields)
 
 
-def _register() -> None:
-    """Tells Gymnasium the names, where it is installed: it has no plug-ins that it would look for by itself."""
+def _register_with_gymnasium() -> None:
+    """Register the environments with Gymnasium, if it is installed; Gymnasium does not search for plug-ins itself."""
     if importlib.util.find_spec("gymnasium") is None:
         return
     from gymnasium import register
@@ -40,4 +55,4 @@ def _register() -> None:
         register(f"riskpath/{name}-v0", "riskpath.envs.gymnasium_env:GymnasiumEnv", kwargs={"env": name})
 
 
-_register()
+_register_with_gymnasium()

@@ -37,5 +37,5 @@ class Environment(eqx.Module, Registered):
     def action_mask(self, state: Any) -> Bool[Array, " A"]:
         """Return which discrete actions are available; an empty array if actions are continuous.
 
-        In a terminal state the answer is not used, but at least one entry must be true.
+        In a terminal state the result is not used, but at least one entry must be true.
         """

@@ -5,6 +5,7 @@ Observations are state numbers. `FiniteProblem` is the base of parametrised fami
 
 import abc
 import functools
+from collections import deque
 from typing import Any
 
 import equinox as eqx
@@ -25,17 +26,17 @@ class Tables(eqx.Module):
     cumulative: Float[Array, "S A O"]
     """Cumulative probabilities of the outcomes."""
     reward: Float[Array, "S A O"]
-    following: Int[Array, "S A O"]
+    next_state: Int[Array, "S A O"]
     available: Bool[Array, "S A"]
-    """Terminal states have none."""
+    """Which actions each state has; terminal states have none."""
     start: Float[Array, " S"]
     """Cumulative probabilities of the start states."""
     max_episode_steps: int = eqx.field(static=True)
-    """The most steps an episode can have."""
+    """The largest number of steps in an episode."""
     horizon: int | None = eqx.field(static=True)
-    """After how many steps it is cut off."""
+    """The number of steps after which an episode is cut off; None if there is no limit."""
     deterministic: bool = eqx.field(static=True)
-    """One start, and one successor for each state and action?"""
+    """Whether there is one start state, and one next state for each state and action."""
 
 
 class FiniteEnvironment(Environment):
@@ -44,103 +45,108 @@ class FiniteEnvironment(Environment):
     tables: Tables
     """The problem as arrays."""
     problem: FiniteMDP | None = eqx.field(static=True)
-    """The problem for the exact solvers; None in the copy that a compiled program sees."""
+    """The problem for the exact solvers; None in the copy that a compiled program uses."""
 
     @property
     def spec(self) -> EnvSpec:
-        """Sizes of the problem."""
+        """Return the numbers of states and actions, and the length of episodes."""
         states, actions = self.tables.available.shape[-2:]
         tables = self.tables
         return EnvSpec(actions, (), states, tables.max_episode_steps, deterministic=tables.deterministic)
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
-        """The problem under a discount."""
+        """Return the problem with a discount, for the exact solvers."""
         assert self.problem is not None
         return self.problem.with_discount(discount)
 
     def reset(self, key: Key) -> tuple[Int[Array, ""], tuple[Int[Array, ""], Int[Array, ""]]]:
-        """Draws a start."""
+        """Draw a start state."""
         state = jnp.searchsorted(self.tables.start, jax.random.uniform(key), side="right").astype(jnp.int32)
         return state, (state, jnp.zeros((), jnp.int32))
 
     def step(self, key: Key, state: Any, action: Int[Array, ""]):
-        """Draws an outcome."""
+        """Draw an outcome of the action."""
         number, time = state
         tables = self.tables
         outcome = jnp.searchsorted(tables.cumulative[number, action], jax.random.uniform(key), side="right")
-        following = tables.following[number, action, outcome]
+        next_state = tables.next_state[number, action, outcome]
         time = time + 1
-        terminated = ~tables.available[following].any()
+        terminated = ~tables.available[next_state].any()
         truncated = ~terminated & (time >= tables.horizon) if tables.horizon else jnp.zeros((), bool)
-        return following, (following, time), tables.reward[number, action, outcome], terminated, truncated
+        return next_state, (next_state, time), tables.reward[number, action, outcome], terminated, truncated
 
     def action_mask(self, state: Any) -> Bool[Array, " A"]:
-        """The actions that have outcomes; all of them in a terminal state."""
+        """Return which actions have outcomes; all of them in a terminal state."""
         available = self.tables.available[state[0]]
         return available | ~available.any()
 
 
 def finite(problem: FiniteMDP) -> FiniteEnvironment:
-    """A `FiniteMDP` as an environment."""
+    """Return a `FiniteMDP` as an environment."""
     return FiniteEnvironment(tabulate(problem), problem)
 
 
 class FiniteProblem(Environment):
-    """A family of finite problems: typed fields, and `mdp` says which problem they make."""
+    """A family of finite problems: its fields are parameters, and `mdp` makes the problem from them."""
 
     @abc.abstractmethod
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
-        """The problem for the exact solvers."""
+        """Return the problem for the exact solvers."""
 
     @property
     def spec(self) -> EnvSpec:
-        """Sizes of the problem."""
+        """Return the numbers of states and actions, and the length of episodes."""
         return as_finite(self).spec
 
     def reset(self, key: Key) -> Any:
-        """The first observation (a state number) and state."""
+        """Return the first observation (a state number) and state."""
         return as_finite(self).reset(key)
 
     def step(self, key: Key, state: Any, action: Int[Array, ""]) -> Any:
-        """Observation, state, reward, terminated, truncated."""
+        """Return observation, state, reward, terminated and truncated after an action."""
         return as_finite(self).step(key, state, action)
 
     def action_mask(self, state: Any) -> Bool[Array, " A"]:
-        """Which actions are available."""
+        """Return which actions are available."""
         return as_finite(self).action_mask(state)
 
 
 @functools.lru_cache(maxsize=64)
 def as_finite(problem: FiniteProblem) -> FiniteEnvironment:
-    """The arrays of a problem, made once."""
+    """Return the environment of a problem; its arrays are made once."""
     with jax.ensure_compile_time_eval():
         return finite(problem.mdp())
 
 
 def state_numbers(mdp: FiniteMDP) -> dict[State, int]:
-    """Every state that can occur, numbered in order of first appearance, terminal ones included."""
-    found = dict.fromkeys(mdp.start)
-    for layer in mdp.layers:
-        for state in layer:
-            found.setdefault(state)
-            for listed in mdp.outcomes[state].values():
-                found.update(dict.fromkeys(outcome.next for outcome in listed))
-    return {state: number for number, state in enumerate(found)}
+    """Number every state that an episode can reach, terminal ones included, in breadth-first order from the start."""
+    steps: dict[State, int] = dict.fromkeys(mdp.start, 0)
+    queue = deque(steps)
+    while queue:
+        state = queue.popleft()
+        if mdp.is_terminal(state, steps[state]):
+            continue
+        for outcomes in mdp.outcomes[state].values():
+            for outcome in outcomes:
+                if outcome.next not in steps:
+                    steps[outcome.next] = steps[state] + 1
+                    queue.append(outcome.next)
+    return {state: number for number, state in enumerate(steps)}
 
 
 def action_numbers(mdp: FiniteMDP) -> dict[Any, int]:
-    """Every action of any state, numbered in order of first appearance."""
-    found = dict.fromkeys(action for state in mdp.outcomes for action in mdp.actions(state))
-    return {action: number for number, action in enumerate(found)}
+    """Number the actions of all states in order of first appearance."""
+    actions = dict.fromkeys(action for state in mdp.outcomes for action in mdp.actions(state))
+    return {action: number for number, action in enumerate(actions)}
 
 
 def tabulate(mdp: FiniteMDP) -> Tables:
-    """The arrays of a finite problem."""
+    """Return a finite problem as arrays."""
     states, actions = state_numbers(mdp), action_numbers(mdp)
     width = max(len(listed) for table in mdp.outcomes.values() for listed in table.values())
     shape = (len(states), len(actions), width)
     cumulative, reward = np.ones(shape), np.zeros(shape)
-    following, available = np.zeros(shape, int), np.zeros(shape[:2], bool)
+    next_state, available = np.zeros(shape, int), np.zeros(shape[:2], bool)
     for state, number in states.items():
         for action, listed in mdp.outcomes.get(state, {}).items():
             at = (number, actions[action])
@@ -149,18 +155,19 @@ def tabulate(mdp: FiniteMDP) -> Tables:
             cumulative[at] = np.minimum(np.cumsum([o.prob for o in listed] + [0.0] * (width - len(listed))), 1.0)
             cumulative[at][len(listed) - 1 :] = 1.0
             reward[at] = [o.reward for o in padded]
-            following[at] = [states[o.next] for o in padded]
+            # A state first reached at the horizon has actions that are never taken: they may lead to unnumbered states.
+            next_state[at] = [states.get(o.next, number) for o in padded]
     start = np.cumsum([mdp.start.get(state, 0.0) for state in states])
     start[len(mdp.start) - 1 :] = 1.0
     return Tables(
         jnp.asarray(cumulative, jnp.float32),
         jnp.asarray(reward, jnp.float32),
-        jnp.asarray(following, jnp.int32),
+        jnp.asarray(next_state, jnp.int32),
         jnp.asarray(available),
         jnp.asarray(start, jnp.float32),
-        len(mdp.layers),
+        mdp.max_episode_steps,
         mdp.horizon,
-        len(mdp.start) == 1 and bool((following == following[:, :, :1]).all()),
+        len(mdp.start) == 1 and bool((next_state == next_state[:, :, :1]).all()),
     )
 
 

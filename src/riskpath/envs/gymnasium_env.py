@@ -1,90 +1,96 @@
-"""riskpath environments seen as Gymnasium ones: `gymnasium.make("riskpath/RiskyGrid-v0", forks=5)`.
+"""Environments of this library as Gymnasium environments: `gymnasium.make("riskpath/RiskyGrid-v0", forks=5)`.
 
-Gymnasium has no plug-ins (since 1.0), so `import riskpath` registers the names; `gymnasium.make("riskpath:riskpath/…")`
-does both at once.
+`import riskpath` registers the names. `gymnasium.make("riskpath:riskpath/RiskyGrid-v0")` imports and makes in one call.
 """
 
-import copy
+import math
 from typing import Any
 
 import equinox as eqx
-import gymnasium
 import jax
 import numpy as np
-from gymnasium import spaces
 
 from riskpath.envs import make
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import as_arrays
-from riskpath.envs.rendering import Walk, has_picture, picture
+from riskpath.envs.rendering import Episode, has_picture, picture
 from riskpath.errors import RiskpathError
+from riskpath.extras import needs_extra
 from riskpath.types import EnvSpec, Key
+
+with needs_extra("gymnasium", "GymnasiumEnv"):
+    import gymnasium
+    from gymnasium import spaces
 
 
 class GymnasiumEnv(gymnasium.Env):
-    """Any environment as a Gymnasium one, or one of the library's by name, with any of its fields changed.
+    """An environment of this library as a Gymnasium one; pass it, or a name and any of its fields.
 
-    Where actions are numbered, `info["action_mask"]` says which are available, as `action_space.sample` wants to know.
+    If actions are discrete, `info["action_mask"]` tells which are available, in the form that `action_space.sample`
+    accepts.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's own way)
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's convention)
 
     def __init__(self, env: Environment | str, render_mode: str | None = None, **fields: Any):
         self.env = _environment(env, fields)
-        self.sizes = self.env.spec
-        # Moves between numbered states are looked at one by one, motion is not.
-        fps = 30 if self.sizes.num_states is None else 4
+        self.env_spec = self.env.spec
+        # Steps between state numbers are shown one by one, motion is shown at full speed.
+        fps = 30 if self.env_spec.num_states is None else 4
         self.metadata = {"render_modes": ["rgb_array"] if has_picture(self.env) else [], "render_fps": fps}
         if render_mode not in (None, *self.metadata["render_modes"]):
             accepted = " or ".join(map(repr, [*self.metadata["render_modes"], None]))
             raise RiskpathError(f"render_mode of {type(self.env).__name__} must be {accepted}, got {render_mode!r}")
         self.render_mode = render_mode
-        self.observation_space, self.action_space = _observation_space(self.sizes), _action_space(self.sizes)
-        self._host = jax.devices("cpu")[0]  # one step at a time is faster there than on a GPU
-        self._world = jax.tree.map(
-            lambda x: jax.device_put(x, self._host) if eqx.is_array(x) else x, as_arrays(self.env)
+        self.observation_space, self.action_space = _observation_space(self.env_spec), _action_space(self.env_spec)
+        self._cpu = jax.devices("cpu")[0]  # single steps are faster there than on a GPU
+        self._arrays = jax.tree.map(
+            lambda x: jax.device_put(x, self._cpu) if eqx.is_array(x) else x, as_arrays(self.env)
         )
-        self._walk: Walk | None = None
+        self._episode: Episode | None = None
         self._over = True
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """A new episode; the same seed gives the same episodes from there on."""
+        """Start a new episode; the same seed gives the same episodes from there on."""
         super().reset(seed=seed)
-        key = jax.device_put(jax.random.key(int(self.np_random.integers(2**31))), self._host)
-        self._key, state, told = _reset(self._world, key)
-        obs, info = self._show(*jax.device_get(told))
-        self._walk, self._over = Walk([copy.copy(obs)], [], state), False
-        return obs, info
+        key = jax.device_put(jax.random.key(int(self.np_random.integers(2**31))), self._cpu)
+        self._key, state, results = _reset(self._arrays, key)
+        observation, self._mask = jax.device_get(results)
+        self._episode, self._over = Episode([self._observation(observation)], [], state), False
+        return self._observation(observation), self._info()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Observation, reward, terminated, truncated, and the actions that are available next."""
-        if self._walk is None or self._over:
+        """Return observation, reward, terminated, truncated and the actions that are available next."""
+        if self._episode is None or self._over:
             raise RiskpathError("the episode is over or has not begun: call reset")
-        self._key, state, told = _step(self._world, self._key, self._walk.state, self._read(action))
-        obs, mask, reward, terminated, truncated = jax.device_get(told)
-        obs, info = self._show(obs, mask)
-        self._walk.observations.append(copy.copy(obs))
-        self._walk.rewards.append(float(reward))
-        self._walk, self._over = self._walk._replace(state=state), bool(terminated | truncated)
-        return obs, float(reward), bool(terminated), bool(truncated), info
+        episode = self._episode
+        self._key, episode.state, results = _step(self._arrays, self._key, episode.state, self._action(action))
+        observation, self._mask, reward, terminated, truncated = jax.device_get(results)
+        episode.observations.append(self._observation(observation))
+        episode.rewards.append(float(reward))
+        self._over = bool(terminated | truncated)
+        return self._observation(observation), float(reward), bool(terminated), bool(truncated), self._info()
 
     def render(self) -> Any:
-        """The episode so far as an image [height, width, 3] of bytes."""
-        if self.render_mode is None or self._walk is None:
+        """Return a picture of the episode so far, an image [height, width, 3] of bytes."""
+        if self.render_mode is None or self._episode is None:
             raise RiskpathError("a picture needs render_mode='rgb_array' and an episode: call reset")
-        return picture(self.env, self._walk)
+        return picture(self.env, self._episode)
 
-    def _show(self, obs: np.ndarray, mask: np.ndarray) -> tuple[Any, dict[str, Any]]:
-        """What a user sees: arrays of their own, which they may change."""
-        self._mask = mask
-        info = {} if self.sizes.action_size else {"action_mask": mask.astype(np.int8)}
-        return int(obs) if self.sizes.num_states is not None else np.array(obs, np.float32), info
+    def _observation(self, observation: np.ndarray) -> Any:
+        """Return an element of the observation space, in an array that nothing else uses."""
+        if self.env_spec.num_states is not None:
+            return int(observation)
+        return np.array(observation, self.observation_space.dtype)
 
-    def _read(self, action: Any) -> np.ndarray:
-        """An action that the environment would not notice to be wrong is refused."""
-        if self.sizes.action_size:
+    def _info(self) -> dict[str, Any]:
+        return {} if self.env_spec.action_size else {"action_mask": self._mask.astype(np.int8)}
+
+    def _action(self, action: Any) -> np.ndarray:
+        """Return an action as an array; refuse one that the compiled program would accept although it is wrong."""
+        if self.env_spec.action_size:
             if np.shape(action) != self.action_space.shape:
-                raise RiskpathError(f"an action must have {self.sizes.action_size} entries, got {action}")
+                raise RiskpathError(f"an action must have {self.env_spec.action_size} entries, got {action}")
             return np.asarray(action, np.float32)
         if action not in self.action_space or not self._mask[action]:
             available = ", ".join(map(str, np.flatnonzero(self._mask)))
@@ -100,32 +106,36 @@ def _environment(env: Any, fields: dict[str, Any]) -> Environment:
     return env
 
 
-def _observation_space(sizes: EnvSpec) -> spaces.Space:
-    if sizes.num_states is not None:
-        return spaces.Discrete(sizes.num_states)
-    if sizes.observation_bounds is None:
-        return spaces.Box(-np.inf, np.inf, sizes.observation_shape, np.float32)
-    low, high = np.array(sizes.observation_bounds, np.float32).T
-    return spaces.Box(low.reshape(sizes.observation_shape), high.reshape(sizes.observation_shape), dtype=np.float32)
+def _observation_space(spec: EnvSpec) -> spaces.Space:
+    if spec.num_states is not None:
+        return spaces.Discrete(spec.num_states)
+    shape = spec.observation_shape
+    if spec.pixels:
+        return spaces.Box(0, 255, shape, np.uint8)
+    if spec.observation_bounds is None:
+        return spaces.Box(-np.inf, np.inf, shape, np.float32)
+    low, high = np.array(spec.observation_bounds, np.float32).T  # of every entry, or one pair for all
+    low, high = (np.broadcast_to(bound, math.prod(shape)).reshape(shape) for bound in (low, high))
+    return spaces.Box(low, high, dtype=np.float32)
 
 
-def _action_space(sizes: EnvSpec) -> spaces.Space:
-    if sizes.action_size:
-        return spaces.Box(-1.0, 1.0, (sizes.action_size,), np.float32)
-    return spaces.Discrete(sizes.num_actions)
+def _action_space(spec: EnvSpec) -> spaces.Space:
+    if spec.action_size:
+        return spaces.Box(-1.0, 1.0, (spec.action_size,), np.float32)
+    return spaces.Discrete(spec.num_actions)
 
 
 @eqx.filter_jit
-def _reset(world: Environment, key: Key) -> tuple[Key, Any, tuple[Any, ...]]:
-    """The key of the steps, the state, and what a user is told."""
+def _reset(env: Environment, key: Key) -> tuple[Key, Any, tuple[Any, ...]]:
+    """Return the key of the next step, the state, and (observation, action mask)."""
     key, reset_key = jax.random.split(key)
-    obs, state = world.reset(reset_key)
-    return key, state, (obs, world.action_mask(state))
+    observation, state = env.reset(reset_key)
+    return key, state, (observation, env.action_mask(state))
 
 
 @eqx.filter_jit
-def _step(world: Environment, key: Key, state: Any, action: Any) -> tuple[Key, Any, tuple[Any, ...]]:
-    """The key of the next step, the state, and what a user is told."""
+def _step(env: Environment, key: Key, state: Any, action: Any) -> tuple[Key, Any, tuple[Any, ...]]:
+    """Return the key of the next step, the state, and (observation, action mask, reward, terminated, truncated)."""
     key, step_key = jax.random.split(key)
-    obs, state, *told = world.step(step_key, state, action)
-    return key, state, (obs, world.action_mask(state), *told)
+    observation, state, *outcome = env.step(step_key, state, action)
+    return key, state, (observation, env.action_mask(state), *outcome)

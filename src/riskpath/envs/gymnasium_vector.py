@@ -1,4 +1,9 @@
-"""Gymnasium environments as worlds that the host steps: an id, an env object, a factory, or a vector environment."""
+"""Gymnasium environments in training: an id, an environment, a function that makes one, or a vector environment.
+
+`gymnasium_source` checks what a user passed and describes how to make more of it; `GymnasiumVector` steps a batch of
+them. Observations, rewards and action masks are checked at every step, because a compiled program would learn from
+invalid ones without an error.
+"""
 
 import functools
 import inspect
@@ -6,24 +11,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium
 import jax
 import numpy as np
-from gymnasium import spaces
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from riskpath.envs.environment import Environment
 from riskpath.envs.spaces import Translation
 from riskpath.envs.vector import HostEnvironment, VectorEnvironment, VectorStep
 from riskpath.errors import RiskpathError, in_one_line, one_line
+from riskpath.extras import needs_extra
 from riskpath.types import EnvSpec
+
+with needs_extra("gymnasium", "a Gymnasium environment"):
+    import gymnasium
+    from gymnasium import spaces
+    from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 Factory = Callable[[], gymnasium.Env]
 
 
 def is_gymnasium(env: Any) -> bool:
-    """Is it something that only Gymnasium knows how to step?"""
-    if isinstance(env, str):  # our own names have neither version nor module
+    """Tell whether an environment has to be stepped by Gymnasium."""
+    if isinstance(env, str):  # names of this library have neither a version nor a module
         return "-v" in env or "/" in env or ":" in env or env in gymnasium.registry
     if isinstance(env, type):
         return not issubclass(env, Environment)
@@ -32,164 +40,162 @@ def is_gymnasium(env: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class GymnasiumSource:
-    """A Gymnasium environment, ready to be made as often as needed."""
+    """A Gymnasium environment that passed the checks, and how to make more of it."""
 
     translation: Translation
-    """How its observations and actions are read."""
+    """Converts its observations and actions."""
     first: np.ndarray
-    """An observation that an episode may start with."""
+    """An observation at the start of an episode."""
     first_mask: np.ndarray
-    """The actions that are available there."""
+    """The action mask there."""
     factory: Factory | None = None
-    """Makes one."""
+    """Makes one environment."""
     vector: VectorEnv | None = None
-    """Or the user's own vector environment, which is all there is."""
+    """The user's own vector environment, if there is no factory."""
     name: str | None = None
-    """The id it was asked for by, if it was."""
+    """Its Gymnasium id, if the user passed one."""
     single_use: bool = False
-    """Can no more of it be made than what the user handed over?"""
+    """Whether the user's own object is the only one: no more can be made."""
 
     @property
     def environment(self) -> Environment:
-        """What a program knows of it."""
+        """Return its stand-in for compiled programs."""
         return HostEnvironment(self.translation.spec, self.translation)
 
 
 def gymnasium_source(env: Any) -> GymnasiumSource:
-    """What can be made of it, refused in one line before any work if that is nothing."""
+    """Check an environment by one reset, and return how to make more of it."""
     if isinstance(env, VectorEnv):
-        translation = Translation(env.single_observation_space, env.single_action_space, _limit(env))
-        obs, info = _reset(env, 0)
-        mask = info["action_mask"][0] if "action_mask" in info else None
-        first = _checked(translation.read_all(obs)[0], translation.spec)
-        return GymnasiumSource(translation, first, _mask(mask, translation.spec), vector=env, single_use=True)
+        translation = Translation(env.single_observation_space, env.single_action_space, _time_limit(env))
+        observations, info = _reset(env, 0)
+        first = _check_observation(translation.read_all(observations)[0], translation.spec)
+        mask = _action_masks(info, np.arange(env.num_envs) == 0, translation.spec)[0]
+        return GymnasiumSource(translation, first, mask, vector=env, single_use=True)
     factory, own = _factory(env), isinstance(env, gymnasium.Env)
     with in_one_line("cannot make the environment"):
         sample = env if own else factory()
         if not isinstance(sample, gymnasium.Env):
             raise RiskpathError(f"a factory must return a gymnasium.Env, got a {type(sample).__name__}")
         space = sample.observation_space
-        translation = Translation(space, sample.action_space, _limit(sample))
-    obs, info = _reset(sample, 0)
-    if isinstance(space, spaces.Box) and np.shape(obs) != space.shape:
-        raise RiskpathError(f"an observation has shape {np.shape(obs)}; the observation space says {space.shape}")
+        translation = Translation(space, sample.action_space, _time_limit(sample))
+    observation, info = _reset(sample, 0)
+    if isinstance(space, spaces.Box) and np.shape(observation) != space.shape:
+        raise RiskpathError(
+            f"an observation has shape {np.shape(observation)}; the observation space says {space.shape}"
+        )
     with in_one_line(f"cannot read an observation as one of {type(space).__name__}"):
-        first = _checked(translation.read(obs), translation.spec)
-    mask = _mask(info.get("action_mask"), translation.spec)
+        first = _check_observation(translation.read(observation), translation.spec)
+    mask = _action_mask(info.get("action_mask"), translation.spec)
     if not own:
         sample.close()
     name = env if isinstance(env, str) else None
     return GymnasiumSource(translation, first, mask, factory, name=name, single_use=own and sample.spec is None)
 
 
-def _factory(env: Any) -> Factory:
-    if isinstance(env, str):
-        if ":" not in env:  # else a module has to be imported before the id is known
-            try:
-                gymnasium.spec(env)
-            except gymnasium.error.Error as error:
-                raise RiskpathError(f"unknown environment {env!r}: {one_line(error)}") from None
-        return functools.partial(gymnasium.make, env)
-    if isinstance(env, gymnasium.Env):
-        spec, used = env.spec, []
-
-        def again() -> gymnasium.Env:
-            if not used:  # the user's own object first; copies of it only if more than one is needed
-                used.append(True)
-                return _Lent(env)
-            if spec is None:
-                raise RiskpathError("more than one copy of this environment is needed: give a function that makes one")
-            return gymnasium.make(spec)
-
-        return again
-    return env
-
-
-class _Lent(gymnasium.Wrapper):
-    """A user's own environment: it stays open."""
-
-    def close(self) -> None:
-        """Not ours to close."""
-
-
-class GymnasiumVector(VectorEnvironment):
-    """A vector environment with SAME_STEP autoreset."""
-
-    def __init__(self, sources: Sequence[GymnasiumSource], each: int, workers: bool = False, limit: int | None = None):
-        """`each` environments for every one of `sources`, in worker processes if asked, cut off after `limit` steps."""
-        self.translation = sources[0].translation
-        self.spec, self.num_envs = self.translation.spec, len(sources) * each
-        shape = self.translation.observation_space.shape
-        seen = "an observation" if shape is None else f"an observation of shape {shape}"
-        self._promise = f"; step returns {seen}, reward, terminated, truncated and a dictionary"
-        if sources[0].vector is not None:
-            self._vector, self._own = sources[0].vector, False
-            _check_vector(self._vector, self.num_envs)
-            return
-        factories = [_limited(one.factory, limit) for one in sources for _ in range(each)]
-        # Spawned, not forked: JAX has threads, which a fork would not bring along.
-        kind = functools.partial(AsyncVectorEnv, context="spawn") if workers else SyncVectorEnv
-        with in_one_line(f"cannot make {self.num_envs} environments"):
-            self._vector, self._own = kind(factories, autoreset_mode=AutoresetMode.SAME_STEP), True
-
-    def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Seeds are drawn from the keys; later episodes follow from them."""
-        seeds = np.asarray(jax.vmap(lambda key: jax.random.randint(key, (), 0, 2**31 - 1))(keys))
-        obs, info = _reset(self._vector, seeds.tolist())
-        return self._read(obs), self._masks(info, np.ones(self.num_envs, bool))
-
-    def step(self, action: np.ndarray, env_keys: Any, reset_keys: Any) -> VectorStep:
-        """Gymnasium's own randomness; the keys are not needed."""
-        with in_one_line("the environment failed in step", self._promise):
-            obs, reward, terminated, truncated, info = self._vector.step(self.translation.write(action))
-            seen, reward = self._read(obs), np.asarray(reward, np.float32)
-            mask = self._masks(info, np.ones(self.num_envs, bool))
-            final, final_mask, done = seen, mask, terminated | truncated
-            if done.any():
-                final, final_mask = seen.copy(), mask.copy()
-                ended = info.get("final_info", {})
-                for i in np.flatnonzero(done):
-                    final[i] = _checked(self.translation.read(info["final_obs"][i]), self.spec)
-                final_mask[done] = self._masks(ended, done)[done]
-        return VectorStep(
-            final, final_mask, reward, np.asarray(terminated), np.asarray(truncated & ~terminated), seen, mask
-        )
-
-    def _read(self, obs: Any) -> np.ndarray:
-        return _checked(self.translation.read_all(obs), self.spec)
-
-    def _masks(self, info: dict[str, Any], wanted: np.ndarray) -> np.ndarray:
-        """`info["action_mask"]` where the environment gives one."""
-        masks = np.ones((self.num_envs, self.spec.num_actions), bool)
-        if "action_mask" in info:
-            for i in np.flatnonzero(wanted & np.asarray(info.get("_action_mask", wanted), bool)):
-                masks[i] = _mask(info["action_mask"][i], self.spec)
-        return masks
-
-    def close(self) -> None:
-        """Worker processes end; what the user handed over stays open."""
-        if self._own:
-            self._vector.close()
-
-
 def require_copies(sources: Sequence[GymnasiumSource]) -> None:
-    """Refuses to evaluate in the only environments there are: those are in the middle of their training."""
-    if any(one.single_use for one in sources):
+    """Refuse to evaluate in a user's only environment: it is in the middle of a training episode."""
+    if any(source.single_use for source in sources):
         raise RiskpathError(
             "evaluation needs environments of its own: give env=…, an id or a function that makes one environment"
         )
 
 
-def _limited(factory: Any, limit: int | None) -> Factory:
-    return factory if limit is None else functools.partial(_with_limit, factory, limit)
+class GymnasiumVector(VectorEnvironment):
+    """A batch of Gymnasium environments with SAME_STEP autoreset."""
+
+    def __init__(self, sources: Sequence[GymnasiumSource], each: int, workers: bool = False, limit: int | None = None):
+        """Make `each` environments of every source, in worker processes if asked, cut off after `limit` steps."""
+        self.translation = sources[0].translation
+        self.spec, self.num_envs = self.translation.spec, len(sources) * each
+        shape = self.translation.observation_space.shape
+        observation = "an observation" if shape is None else f"an observation of shape {shape}"
+        self._hint = f"; step returns {observation}, reward, terminated, truncated and a dictionary"
+        if sources[0].vector is not None:
+            self._vector, self._owned = sources[0].vector, False
+            _check_vector(self._vector, self.num_envs)
+            return
+        factories = [_with_limit(source.factory, limit) for source in sources for _ in range(each)]
+        # Spawned, not forked: a fork would not copy the threads of JAX.
+        kind = functools.partial(AsyncVectorEnv, context="spawn") if workers else SyncVectorEnv
+        with in_one_line(f"cannot make {self.num_envs} environments"):
+            self._vector, self._owned = kind(factories, autoreset_mode=AutoresetMode.SAME_STEP), True
+
+    def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Reset all environments with seeds drawn from the keys; later episodes follow from these seeds."""
+        seeds = np.asarray(jax.vmap(lambda key: jax.random.randint(key, (), 0, 2**31 - 1))(keys))
+        observations, info = _reset(self._vector, seeds.tolist())
+        return self._observations(observations), _action_masks(info, np.ones(self.num_envs, bool), self.spec)
+
+    def step(self, action: np.ndarray, env_keys: Any, reset_keys: Any) -> VectorStep:
+        """Step all environments; they draw their own random numbers, so the keys are not used."""
+        with in_one_line("the environment failed in step", self._hint):
+            observations, reward, terminated, truncated, info = self._vector.step(self.translation.write(action))
+            observation, done = self._observations(observations), terminated | truncated
+            mask = _action_masks(info, np.ones(self.num_envs, bool), self.spec)
+            final, final_mask = observation, mask
+            if done.any():
+                final, final_mask = observation.copy(), mask.copy()
+                for i in np.flatnonzero(done):
+                    final[i] = _check_observation(self.translation.read(info["final_obs"][i]), self.spec)
+                final_mask[done] = _action_masks(info.get("final_info", {}), done, self.spec, ended=True)[done]
+            reward = _check_reward(reward)
+        terminated, truncated = np.asarray(terminated), np.asarray(truncated & ~terminated)
+        return VectorStep(final, final_mask, reward, terminated, truncated, observation, mask)
+
+    def close(self) -> None:
+        """Close the environments and end worker processes; a user's own vector environment stays open."""
+        if self._owned:
+            self._vector.close()
+
+    def _observations(self, observations: Any) -> np.ndarray:
+        return _check_observation(self.translation.read_all(observations), self.spec)
 
 
-def _with_limit(factory: Factory, limit: int) -> gymnasium.Env:
+def _factory(env: Any) -> Factory:
+    """Return a function that makes one environment."""
+    if isinstance(env, str):
+        if ":" not in env:  # otherwise a module has to be imported before the id exists
+            try:
+                gymnasium.spec(env)
+            except gymnasium.error.Error as error:
+                raise RiskpathError(f"unknown environment {env!r}: {one_line(error)}") from None
+        return functools.partial(gymnasium.make, env)
+    return _factory_of_copies(env) if isinstance(env, gymnasium.Env) else env
+
+
+def _factory_of_copies(env: gymnasium.Env) -> Factory:
+    """Return a function whose first result is the user's own environment; further ones are copies of it."""
+    used = []
+
+    def make() -> gymnasium.Env:
+        if not used:
+            used.append(True)
+            return _StaysOpen(env)
+        if env.spec is None:
+            raise RiskpathError("more than one copy of this environment is needed: give a function that makes one")
+        return gymnasium.make(env.spec)
+
+    return make
+
+
+class _StaysOpen(gymnasium.Wrapper):
+    """A user's own environment: closing the batch does not close it."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def _with_limit(factory: Any, limit: int | None) -> Factory:
+    """Return a function that makes the same environments with a time limit; workers need one that can be pickled."""
+    return factory if limit is None else functools.partial(_make_with_limit, factory, limit)
+
+
+def _make_with_limit(factory: Factory, limit: int) -> gymnasium.Env:
     return gymnasium.wrappers.TimeLimit(factory(), limit)
 
 
-def _limit(env: gymnasium.Env | VectorEnv) -> int | None:
-    """Of its specification, or of a wrapper around a class that has none."""
+def _time_limit(env: gymnasium.Env | VectorEnv) -> int | None:
+    """Return the time limit of an environment: that of its specification, or of the wrappers around it."""
     if env.spec is not None:
         return env.spec.max_episode_steps
     limits: list[int] = []
@@ -202,7 +208,7 @@ def _limit(env: gymnasium.Env | VectorEnv) -> int | None:
 def _check_vector(vector: VectorEnv, count: int) -> None:
     if vector.num_envs != count:
         raise RiskpathError(
-            f"the vector environment has {vector.num_envs} environments; settings × seeds × envs are {count}"
+            f"the vector environment has {vector.num_envs} environments; settings × seeds × num_envs are {count}"
         )
     if vector.metadata.get("autoreset_mode") != AutoresetMode.SAME_STEP:
         raise RiskpathError("make the vector environment with autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP")
@@ -210,25 +216,46 @@ def _check_vector(vector: VectorEnv, count: int) -> None:
 
 def _reset(env: Any, seed: Any) -> tuple[Any, dict[str, Any]]:
     with in_one_line("the environment failed in reset"):
-        told = env.reset(seed=seed)
-    if not (isinstance(told, tuple) and len(told) == 2 and isinstance(told[1], dict)):
-        raise RiskpathError(f"reset must return an observation and a dictionary, got a {type(told).__name__}")
-    return told
+        result = env.reset(seed=seed)
+    if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
+        raise RiskpathError(f"reset must return an observation and a dictionary, got a {type(result).__name__}")
+    return result
 
 
-def _checked(seen: np.ndarray, spec: EnvSpec) -> np.ndarray:
-    """Observations as they were read; a program would take anything, and learn nothing from it."""
-    if spec.num_states is not None and not ((seen >= 0) & (seen < spec.num_states)).all():
+def _check_observation(observation: np.ndarray, spec: EnvSpec) -> np.ndarray:
+    """Return observations if they are state numbers of the problem, or finite numbers."""
+    if spec.num_states is not None and not ((observation >= 0) & (observation < spec.num_states)).all():
         raise RiskpathError(f"an observation is outside of its space, which has {spec.num_states} states")
-    if not np.isfinite(seen).all():
+    if not np.isfinite(observation).all():
         raise RiskpathError("an observation of the environment is not a finite number")
-    return seen
+    return observation
 
 
-def _mask(told: Any, spec: EnvSpec) -> np.ndarray:
-    """Which actions are available; a mask without any action means no restriction."""
-    if told is None or not spec.num_actions or not np.any(told):
-        return np.ones(spec.num_actions, bool)
-    if np.shape(told) != (spec.num_actions,):
-        raise RiskpathError(f"an action mask has shape {np.shape(told)}; there are {spec.num_actions} actions")
-    return np.asarray(told, bool)
+def _check_reward(reward: Any) -> np.ndarray:
+    """Return rewards as float32 if they are finite."""
+    reward = np.asarray(reward, np.float32)
+    if not np.isfinite(reward).all():
+        raise RiskpathError(f"a reward of the environment is not a finite number: {reward[~np.isfinite(reward)][0]}")
+    return reward
+
+
+def _action_masks(info: dict[str, Any], needed: np.ndarray, spec: EnvSpec, ended: bool = False) -> np.ndarray:
+    """Return the action masks [K, A] of the needed environments; every action is allowed where there is none."""
+    masks = np.ones((len(needed), spec.num_actions), bool)
+    if "action_mask" in info:
+        for i in np.flatnonzero(needed & np.asarray(info.get("_action_mask", needed), bool)):
+            masks[i] = _action_mask(info["action_mask"][i], spec, ended)
+    return masks
+
+
+def _action_mask(mask: Any, spec: EnvSpec, ended: bool = False) -> np.ndarray:
+    """Return an action mask as an array; one that is all zero is accepted only where the episode has `ended`."""
+    every = np.ones(spec.num_actions, bool)
+    if mask is None or not spec.num_actions:
+        return every
+    if np.shape(mask) != every.shape:
+        raise RiskpathError(f"an action mask has shape {np.shape(mask)}; there are {spec.num_actions} actions")
+    mask = np.asarray(mask, bool)
+    if mask.any() or ended:
+        return mask if mask.any() else every
+    raise RiskpathError("an action mask must leave at least one action available")

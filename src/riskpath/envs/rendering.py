@@ -1,205 +1,220 @@
-"""Pictures of environments: an episode so far as an image of bytes, drawn with NumPy.
+"""Pictures of environments: the episode so far as an image of bytes.
 
-A shape is given by the signed distance to its edge in pixels; clipped, that is how much of a pixel it covers, so edges
-are smooth. An environment gets a picture by `@picture.register(Itself)`.
+An environment gets a picture by a function `draw(env, episode)` decorated with `@picture.register(ItsClass)`.
 """
 
 import functools
 import itertools
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import UInt8
 
-from riskpath.envs import mountain_car
 from riskpath.envs.finite import FiniteProblem, state_numbers
-from riskpath.envs.mountain_car import RiskyMountainCar
+from riskpath.envs.mountain_car import GOAL, MAX_POSITION, MIN_POSITION, RiskyMountainCar
 from riskpath.envs.risky_grid import Cell, RiskyGrid
 from riskpath.envs.three_state import ThreeState
 from riskpath.errors import RiskpathError
 
-INK, MUTED, PAPER = 0x1F2A36, 0x5F6B78, 0xFFFFFF
-CELLS = {
-    "start": 0xDFE5EC,
-    "free": 0xEEF1F4,
-    "goal": 0x8CCB9B,
-    "blue": 0x86B8EA,
-    "yellow": 0xF7DF72,
-    "orange": 0xF2A566,
+if TYPE_CHECKING:
+    from riskpath.envs.canvas import Canvas
+
+INK, MUTED, WHITE = "#1f2a36", "#55616e", "#ffffff"
+COLOURS = {
+    "start": "#dde4ec",
+    "free": "#edf0f4",
+    "goal": "#8ccb9b",
+    "blue": "#86b8ea",
+    "yellow": "#f7df72",
+    "orange": "#f2a566",
 }
-FOOTER = 40
+"""Colours of cells and states."""
+MARGIN, FOOTER = 16, 44
+"""Pixels around a picture, and below it for the text."""
 
-Point = tuple[float, float]
 
-
-class Walk(NamedTuple):
+@dataclass
+class Episode:
     """An episode so far."""
 
     observations: list[Any]
     """s_0, …, s_t."""
     rewards: list[float]
     """r_0, …, r_{t−1}."""
-    state: Any
+    state: Any = None
     """The environment's own state at time t."""
 
 
 @functools.singledispatch
-def picture(env: Any, walk: Walk) -> UInt8[np.ndarray, "H W 3"]:
-    """An episode so far as an image [height, width, 3] of bytes."""
+def picture(env: Any, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+    """Draw an episode so far as an image [height, width, 3] of bytes."""
     raise RiskpathError(f"{type(env).__name__} has no picture")
 
 
 def has_picture(env: Any) -> bool:
-    """Can it be drawn?"""
+    """Tell whether an environment has a picture."""
     return picture.dispatch(type(env)) is not picture.dispatch(object)
 
 
 @picture.register(RiskyGrid)
-def _(env: RiskyGrid, walk: Walk) -> UInt8[np.ndarray, "H W 3"]:
-    """The cells with what they pay, the way so far with what it paid, and the agent."""
-    size, margin = env.forks + 1, 16
-    pitch = max(6, 480 // size // 2 * 2)  # even, as videos want the whole picture to be
-    canvas = Canvas(size * pitch + 2 * margin, size * pitch + 2 * margin + FOOTER)
+def draw_grid(env: RiskyGrid, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+    """Draw the cells with their rewards, the path so far with the rewards received, and the agent."""
+    states = _states(env)
+    path = [states[number] for number in episode.observations]
+    board = _Board(env, _empty_board(env))
+    for cell in path:
+        board.cell(cell)  # over the text on the empty board
+    board.canvas.line([board.at(cell) for cell in path], max(2.0, board.pitch / 9), INK)
+    board.canvas.disc(board.at(path[-1]), board.pitch / 5, INK)
+    board.canvas.disc(board.at(path[-1]), board.pitch / 9, WHITE)
+    for cell, reward in zip(path[1:], episode.rewards, strict=True):
+        board.text(cell, 0.9, 0.84, _signed(reward), INK, "right", "bold")  # beside the path
+    _footer(board.canvas, len(episode.rewards), 2 * env.forks, sum(episode.rewards))
+    return board.canvas.image()
 
-    def at(cell: Cell, right: float = 0.0, down: float = 0.0) -> Point:
-        return margin + (cell.col + 0.5 + right) * pitch, margin + (cell.row + 0.5 + down) * pitch
 
-    names = _states(env)
-    way = [names[number] for number in walk.observations]
-    earned = dict(zip(way[1:], walk.rewards, strict=True))
-    for cell in (env.cell(row, col) for row in range(size) for col in range(size)):
-        canvas.box(at(cell), pitch / 2 - max(1, pitch // 32), pitch / 10, CELLS[cell.colour])
-    canvas.path([at(cell) for cell in way], max(1, pitch / 16), INK)
-    canvas.disc(at(way[-1]), pitch / 5, INK)
-    canvas.disc(at(way[-1]), pitch / 9, PAPER)
-    if pitch >= 60:  # below that, words do not fit
-        letters = min(18, pitch // 6)
-        for cell in names:
-            if cell.colour in ("start", "goal"):
-                canvas.text(at(cell, down=-0.34), cell.colour, letters, INK)
-            if cell in earned:  # beside the way, which goes through the middle
-                canvas.text(at(cell, 0.27, 0.34), _signed(earned[cell]), letters, INK)
-            elif cell not in way:
-                canvas.text(
-                    at(cell), " or ".join(_signed(reward) for prob, reward in env.rewards(cell) if prob), letters, MUTED
-                )
-    canvas.footer(len(walk.rewards), 2 * env.forks, sum(walk.rewards))
-    return canvas.bytes()
+@functools.lru_cache(maxsize=8)
+def _empty_board(env: RiskyGrid) -> UInt8[np.ndarray, "H W 3"]:
+    """Draw the cells with their possible rewards; this part of the picture takes the longest, and never changes."""
+    board = _Board(env)
+    for cell in (env.cell(row, col) for row in range(env.forks + 1) for col in range(env.forks + 1)):
+        board.cell(cell)
+        if cell.colour != "start":
+            rewards = [_signed(reward) for prob, reward in env.rewards(cell) if prob]
+            lines = [" or ".join(rewards)] if board.pitch >= 96 else rewards
+            for line, text in enumerate(lines):
+                down = 0.5 + (line - (len(lines) - 1) / 2) * 1.3 * board.letters / board.pitch
+                board.text(cell, 0.5, down, text, MUTED)
+    return board.canvas.image()
+
+
+class _Board:
+    """A canvas with square cells."""
+
+    def __init__(self, env: RiskyGrid, background: UInt8[np.ndarray, "H W 3"] | None = None):
+        size = env.forks + 1
+        self.pitch = max(6, 480 // size // 2 * 2)  # even, because video encoders need an even size of the picture
+        self.letters = min(16, self.pitch / 7)
+        self.canvas = _canvas(size * self.pitch + 2 * MARGIN, size * self.pitch + MARGIN + FOOTER, background)
+
+    def at(self, cell: Cell, right: float = 0.5, down: float = 0.5) -> tuple[float, float]:
+        """Return the pixel at a fraction of a cell."""
+        return MARGIN + (cell.col + right) * self.pitch, MARGIN + (cell.row + down) * self.pitch
+
+    def cell(self, cell: Cell) -> None:
+        """Draw a cell, with the names of start and goal."""
+        (left, top), gap = self.at(cell, 0, 0), max(1, self.pitch // 32)
+        side = self.pitch - 2 * gap
+        self.canvas.box((left + gap, top + gap), (side, side), self.pitch / 10, COLOURS[cell.colour])
+        if cell.colour in ("start", "goal"):
+            self.text(cell, 0.5, 0.17, cell.colour, INK, weight="bold")
+
+    def text(self, cell: Cell, right: float, down: float, text: str, colour: str, *style: str, **named: str) -> None:
+        """Write into a cell, if text fits."""
+        if self.pitch >= 60:
+            self.canvas.text(self.at(cell, right, down), text, self.letters, colour, *style, **named)
 
 
 @picture.register(ThreeState)
-def _(env: ThreeState, walk: Walk) -> UInt8[np.ndarray, "H W 3"]:
-    """The three states in a row; between them what the bets pay, or what they paid."""
-    canvas = Canvas(512, 160 + FOOTER)
-    places = [(76.0, 80.0), (256.0, 80.0), (436.0, 80.0)]
-    here = len(walk.rewards)
+def draw_three_state(env: ThreeState, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+    """Draw the three states in a row; between them the possible rewards, or the one received."""
+    canvas = _canvas(512, 156 + FOOTER)
+    places = [(76.0, 84.0), (256.0, 84.0), (436.0, 84.0)]
+    here = len(episode.rewards)
     for step, (left, right) in enumerate(itertools.pairwise(places)):
-        middle = (left[0] + right[0]) / 2
-        canvas.path([left, right], 3, INK if step < here else CELLS["start"])
+        middle, height = (left[0] + right[0]) / 2, left[1]
+        canvas.line([left, right], 6, INK if step < here else COLOURS["start"])
         if step < here:
-            canvas.text((middle, 60), _signed(walk.rewards[step]), 16, INK)
+            canvas.text((middle, height - 20), _signed(episode.rewards[step]), 16, INK, weight="bold")
         else:
-            canvas.text((middle, 60), f"{_signed(env.win)} or {_signed(env.lose)}", 14, MUTED)
-            canvas.text((middle, 100), _signed(env.safe), 14, MUTED)
+            canvas.text((middle, height - 20), f"{_signed(env.win)} or {_signed(env.lose)}", 13, MUTED)
+            canvas.text((middle, height + 20), _signed(env.safe), 13, MUTED)
     for number, (place, name) in enumerate(zip(places, ("s0", "s1", "end"), strict=True)):
-        canvas.disc(place, 36, INK if number == here else CELLS["goal" if name == "end" else "blue"])
-        canvas.text(place, name, 18, PAPER if number == here else INK)
-    canvas.footer(here, 2, sum(walk.rewards))
-    return canvas.bytes()
+        canvas.disc(place, 36, INK if number == here else COLOURS["goal" if name == "end" else "blue"])
+        canvas.text(place, name, 17, WHITE if number == here else INK)
+    _footer(canvas, here, 2, sum(episode.rewards))
+    return canvas.image()
 
 
 @picture.register(RiskyMountainCar)
-def _(env: RiskyMountainCar, walk: Walk) -> UInt8[np.ndarray, "H W 3"]:
-    """The car on its hill."""
-    return mountain_car.picture(walk.state)
+def draw_mountain_car(env: RiskyMountainCar, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+    """Draw the car on its hill."""
+    background = _landscape()
+    height, width, _ = background.shape
+    canvas = _canvas(width, height, background)
+    position = float(episode.observations[-1][0])
+    angle = math.atan(_slope(position))
+    car = canvas.affine().rotate(angle).translate(position, _height(position)) + _world(canvas)
+    canvas.box((-0.032, 0.047), (0.064, 0.052), 0.016, "#24507a", car)
+    canvas.box((-0.024, 0.062), (0.048, 0.028), 0.008, "#ddebf5", car)
+    canvas.box((-0.062, 0.021), (0.124, 0.042), 0.014, "#2f6da8", car)
+    for wheel in (-0.036, 0.036):
+        canvas.disc((wheel, 0.02), 0.02, "#2b3036", car)
+        canvas.disc((wheel, 0.02), 0.009, "#c9d1d8", car)
+    canvas.text((24, 30), f"step {len(episode.rewards)} of {env.max_episode_steps}", 15, MUTED, "left")
+    canvas.text((24, 54), f"total {_signed(sum(episode.rewards), 1)}", 17, INK, "left", weight="bold")
+    return canvas.image()
 
 
-class Canvas:
-    """White paper to draw on; places are (x, y) in pixels from the upper left corner."""
-
-    def __init__(self, width: int, height: int):
-        self.image = np.full((height, width, 3), 255.0)
-
-    def bytes(self) -> UInt8[np.ndarray, "H W 3"]:
-        """The finished picture."""
-        return np.round(self.image).astype(np.uint8)
-
-    def box(self, centre: Point, half: float, radius: float, colour: int) -> None:
-        """A square with rounded corners."""
-
-        def distance(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-            across, down = np.abs(x - centre[0]) - half + radius, np.abs(y - centre[1]) - half + radius
-            outside = np.hypot(np.maximum(across, 0), np.maximum(down, 0))
-            return outside + np.minimum(np.maximum(across, down), 0) - radius
-
-        self._blend(*self._cover([centre], half, distance), colour)
-
-    def disc(self, centre: Point, radius: float, colour: int) -> None:
-        """A filled circle."""
-        distance = lambda x, y: np.hypot(x - centre[0], y - centre[1]) - radius  # noqa: E731
-        self._blend(*self._cover([centre], radius, distance), colour)
-
-    def path(self, points: list[Point], radius: float, colour: int) -> None:
-        """A line through points with round ends; `radius` is half its width."""
-
-        def distance(start: Point, end: Point, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-            (a, b), (c, d) = start, end
-            along = np.clip(((x - a) * (c - a) + (y - b) * (d - b)) / ((c - a) ** 2 + (d - b) ** 2), 0, 1)
-            return np.hypot(x - a - along * (c - a), y - b - along * (d - b)) - radius
-
-        whole = np.zeros(self.image.shape[:2])  # blended at once: overlapping ends would show
-        for start, end in itertools.pairwise(points):
-            rows, columns, cover = self._cover([start, end], radius, functools.partial(distance, start, end))
-            whole[rows, columns] = np.maximum(whole[rows, columns], cover)
-        self._blend(slice(None), slice(None), whole, colour)
-
-    def text(self, centre: Point, text: str, size: int, colour: int, anchor: str = "mm") -> None:
-        """Words, with their middle (or what Pillow's `anchor` says) at a place."""
-        from PIL import Image, ImageDraw  # only letters need it
-
-        mask = Image.new("L", (self.image.shape[1], 2 * size))
-        ImageDraw.Draw(mask).text((centre[0], size), text, fill=255, font=_font(size), anchor=anchor)
-        top = round(centre[1]) - size
-        self._blend(slice(top, top + 2 * size), slice(None), np.asarray(mask) / 255, colour)
-
-    def footer(self, step: int, steps: int, total: float) -> None:
-        """How far the episode is, and what it brought."""
-        height, width, _ = self.image.shape
-        self.text((24, height - 28), f"step {step} of {steps}", 16, MUTED, anchor="lm")
-        self.text((width - 24, height - 28), f"total {_signed(total)}", 18, INK, anchor="rm")
-
-    def _cover(
-        self, points: list[Point], reach: float, distance: Callable[..., np.ndarray]
-    ) -> tuple[slice, slice, np.ndarray]:
-        """How much of each pixel a shape covers, looking only at those within `reach` of the points."""
-        height, width, _ = self.image.shape
-        (left, top), (right, bottom) = np.min(points, axis=0) - reach - 1, np.max(points, axis=0) + reach + 2
-        rows, columns = (
-            slice(max(0, int(top)), min(height, int(bottom))),
-            slice(max(0, int(left)), min(width, int(right))),
-        )
-        y, x = np.mgrid[rows, columns] + 0.5
-        return rows, columns, np.clip(0.5 - distance(x, y), 0, 1)
-
-    def _blend(self, rows: slice, columns: slice, cover: np.ndarray, colour: int) -> None:
-        paint = np.array([colour >> 16, colour >> 8 & 255, colour & 255], float)
-        part = self.image[rows, columns]
-        part += cover[..., None] * (paint - part)
+@functools.cache
+def _landscape() -> UInt8[np.ndarray, "H W 3"]:
+    """Draw the sky, the hill and the flag."""
+    canvas = _canvas(600, 400)
+    canvas.gradient("#b3d6ec", "#f1f7fb")
+    world, top = _world(canvas), _height(GOAL)
+    canvas.line([(GOAL, top), (GOAL, top + 0.15)], 3, "#5b6770", world)
+    canvas.polygon([(GOAL, top + 0.15), (GOAL + 0.085, top + 0.12), (GOAL, top + 0.09)], "#d9483b", world)
+    for depth, colour in ((0.0, "#6fa66a"), (0.02, "#8a6f55"), (0.09, "#7b624b")):
+        canvas.polygon(_hill(depth), colour, world)
+    return canvas.image()
 
 
-@functools.lru_cache
-def _font(size: int) -> Any:
-    from PIL import ImageFont
+def _world(canvas: "Canvas") -> Any:
+    """Return the transform from positions and heights, which start at the lower left corner, to pixels."""
+    return canvas.affine().translate(-MIN_POSITION, 0).scale(canvas.width / (MAX_POSITION - MIN_POSITION))
 
-    return ImageFont.load_default(size)
+
+def _hill(depth: float) -> np.ndarray:
+    """Return the outline of the ground that lies at least `depth` below the surface."""
+    x = np.linspace(MIN_POSITION - 0.2, MAX_POSITION + 0.2, 161)
+    slope = _slope(x)
+    length = np.hypot(1, slope)
+    surface = np.stack([x + depth * slope / length, _height(x) - depth / length], axis=1)
+    return np.concatenate([surface, [(x[-1], -0.2), (x[0], -0.2)]])
+
+
+def _height(x: Any) -> Any:
+    """Return the height of the hill, the same as in Gymnasium's picture."""
+    return np.sin(3 * x) * 0.45 + 0.55
+
+
+def _slope(x: Any) -> Any:
+    return np.cos(3 * x) * 1.35
+
+
+def _canvas(width: int, height: int, background: UInt8[np.ndarray, "H W 3"] | None = None) -> "Canvas":
+    """Return a canvas; matplotlib is imported here, for the first picture."""
+    from riskpath.envs.canvas import Canvas
+
+    return Canvas(width, height, background)
+
+
+def _footer(canvas: "Canvas", step: int, steps: int, total: float) -> None:
+    """Write how far the episode is, and its return so far."""
+    height = canvas.height - FOOTER / 2
+    canvas.text((MARGIN + 6, height), f"step {step} of {steps}", 15, MUTED, "left")
+    canvas.text((canvas.width - MARGIN - 6, height), f"total {_signed(total)}", 17, INK, "right", weight="bold")
 
 
 @functools.lru_cache(maxsize=64)
 def _states(env: FiniteProblem) -> list[Any]:
-    """The states of a problem by number."""
+    """Return the states of a problem by number."""
     return list(state_numbers(env.mdp()))
 
 
-def _signed(number: float) -> str:
-    return f"{number:+.6g}" if number else "0"
+def _signed(number: float, decimals: int | None = None) -> str:
+    """Return a number with its sign, with a true minus."""
+    text = f"{number:+.6g}" if decimals is None else f"{number:+.{decimals}f}"
+    return text.replace("-", "−") if number else "0"

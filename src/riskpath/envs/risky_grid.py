@@ -1,4 +1,4 @@
-"""A grid walked along its diagonal: at every fork a sure small reward or a risky large one.
+"""A walk along the diagonal of a grid: every fork offers a sure small reward or a risky large one.
 
 With three forks (the paper's size), rows from top to bottom:
 
@@ -7,9 +7,9 @@ With three forks (the paper's size), rows from top to bottom:
     O Y . B
     O O Y G
 
-Moves go right or down; at the border the impossible move becomes the possible one, so an episode with n forks
-has exactly 2n steps. Every step costs 2, blue pays 20, yellow pays 100 with probability 0.75, orange costs 100.
-A cell is never visited twice, so "only on the first visit" holds by itself.
+(S start, G goal, B blue, Y yellow, O orange). Moves go right or down; at the border the impossible move becomes the
+possible one, so an episode with n forks has exactly 2n steps. Every step costs 2, blue pays 20, yellow pays 100 with
+probability 0.75, orange costs 100. No cell is visited twice, so each pays at most once.
 """
 
 from typing import NamedTuple
@@ -39,19 +39,19 @@ class RiskyGrid(FiniteProblem):
     """The risky grid, of any size and with any rewards."""
 
     forks: int = 3
-    """How many times the path chooses between blue and yellow."""
+    """The number of choices between blue and yellow."""
     step_reward: float = -2.0
     """The reward of every step."""
     blue: float = 20.0
-    """The sure reward of a blue cell."""
+    """The reward of a blue cell, which is certain."""
     yellow: float = 100.0
-    """What a yellow cell pays, if it pays."""
+    """The reward of a yellow cell, if it pays."""
     p_yellow: float = 0.75
-    """The probability that it pays."""
+    """The probability that a yellow cell pays."""
     orange: float = -100.0
     """The reward of an orange cell."""
     bonus: float = 0.0
-    """Paid at the goal; 0.85 is what MiniGrid's success reward adds in the published figures."""
+    """The reward of the goal; 0.85 is MiniGrid's reward for success, which the published figures contain."""
 
     def __check_init__(self):
         require_counts(forks=self.forks)
@@ -59,43 +59,43 @@ class RiskyGrid(FiniteProblem):
             raise RiskpathError(f"p_yellow must be in [0, 1], got {self.p_yellow}")
 
     def colour(self, row: int, col: int) -> str:
-        """The colour of a cell."""
+        """Return the colour of a cell."""
         if row == col:
             return "start" if row == 0 else "goal" if row == self.forks else "free"
         return {1: "blue", -1: "yellow"}.get(col - row, "orange")
 
     def cell(self, row: int, col: int) -> Cell:
-        """The state at a place."""
+        """Return the state of a cell."""
         return Cell(row, col, self.colour(row, col))
 
     def rewards(self, cell: Cell) -> list[tuple[float, float]]:
-        """(probability, reward) pairs of entering a cell."""
+        """Return (probability, reward) pairs of entering a cell."""
         sure = {"blue": self.blue, "orange": self.orange, "goal": self.bonus}
         if cell.colour == "yellow":
             return [(self.p_yellow, self.step_reward + self.yellow), (1 - self.p_yellow, self.step_reward)]
         return [(1.0, self.step_reward + sure.get(cell.colour, 0.0))]
 
     def move(self, cell: Cell, action: str) -> Cell:
-        """Where an action leads."""
+        """Return the cell that an action leads to."""
         right = cell.row == self.forks or (action == "right" and cell.col < self.forks)
         return self.cell(cell.row, cell.col + 1) if right else self.cell(cell.row + 1, cell.col)
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
-        """The problem for the exact solvers."""
+        """Return the problem for the exact solvers."""
         size = range(self.forks + 1)
         goal = self.cell(self.forks, self.forks)
         outcomes = {}
         for cell in (self.cell(row, col) for row in size for col in size):
             if cell != goal:
                 for action in ("right", "down"):
-                    following = self.move(cell, action)
-                    outcomes[cell, action] = [(p, reward, following) for p, reward in self.rewards(following)]
+                    next_cell = self.move(cell, action)
+                    outcomes[cell, action] = [(p, reward, next_cell) for p, reward in self.rewards(next_cell)]
         return FiniteMDP.from_outcomes(
             outcomes, start=self.cell(0, 0), discount=discount, terminal=[goal], name="RiskyGrid"
         )
 
     def path(self, policy: PolicyLike) -> str:
-        """The colours a policy walks over, fork by fork, as in "YYB"; alternatives that depend on luck as "Y|B"."""
+        """Return the colours that a policy visits, fork by fork: "YYB", or "Y(B|Y)B" where it depends on rewards."""
         mdp = self.mdp()
         letters: dict[int, dict[str, None]] = {}
         for visit in visits(mdp, as_policy(policy)):

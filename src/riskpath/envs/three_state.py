@@ -8,19 +8,19 @@ class ThreeState(FiniteProblem):
     """s0 → s1 → end; at both states: risky (+100 w.p. 0.9, else −10) or safe (−5)."""
 
     win: float = 100.0
-    """The reward when the bet is won."""
+    """The reward of a bet that is won."""
     lose: float = -10.0
-    """The reward when it is lost."""
+    """The reward of a bet that is lost."""
     p_win: float = 0.9
     """The probability to win."""
     safe: float = -5.0
     """The reward of not betting."""
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
-        """The problem for the exact solvers."""
+        """Return the problem for the exact solvers."""
         risky = [(self.p_win, self.win), (1 - self.p_win, self.lose)]
         outcomes = {}
-        for state, following in (("s0", "s1"), ("s1", "end")):
-            outcomes[state, "risky"] = [(prob, reward, following) for prob, reward in risky]
-            outcomes[state, "safe"] = [(1.0, self.safe, following)]
+        for state, next_state in (("s0", "s1"), ("s1", "end")):
+            outcomes[state, "risky"] = [(prob, reward, next_state) for prob, reward in risky]
+            outcomes[state, "safe"] = [(1.0, self.safe, next_state)]
         return FiniteMDP.from_outcomes(outcomes, start="s0", discount=discount, terminal=["end"], name="ThreeState")

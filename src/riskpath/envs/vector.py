@@ -1,8 +1,8 @@
 """Environments that the host steps: a batch of them behind one interface, and their stand-in in a compiled program.
 
-A `VectorEnvironment` holds all environments of all lanes: lane 0's, lane 1's, … They step together. When an episode
-ends, its environment is reset in the same step (Gymnasium's SAME_STEP), and the true last observation is returned
-beside the first one of the next episode.
+A `VectorEnvironment` holds the environments of all lanes: those of lane 0, then those of lane 1, and so on. They step
+together. When an episode ends, its environment is reset in the same step (Gymnasium's SAME_STEP), and the true last
+observation is returned beside the first one of the next episode.
 """
 
 import abc
@@ -41,7 +41,8 @@ class VectorEnvironment(abc.ABC):
     num_envs: int
     """K."""
     steps: int = 0
-    """Steps that each lane's environments have taken; more than the lanes' own count after an interrupted chunk."""
+    """Steps that the environments of each lane have taken; more than the lanes' own count after an interrupted
+    chunk."""
 
     @abc.abstractmethod
     def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -57,26 +58,26 @@ class VectorEnvironment(abc.ABC):
 
 
 class HostEnvironment(Environment):
-    """Stand in, inside a compiled program, for an environment that the host steps: only its sizes are known there."""
+    """The stand-in, inside a compiled program, for an environment that the host steps: it has only a specification."""
 
-    sizes: EnvSpec
-    """Its specification."""
+    env_spec: EnvSpec
+    """The specification of the environment."""
     translation: Any = eqx.field(static=True, default=None)
-    """Converts the user's observations and actions; None if they are the agent's own."""
+    """Converts observations and actions of the environment; None if they are the agent's own."""
 
     @property
     def spec(self) -> EnvSpec:
         """Return the specification."""
-        return self.sizes
+        return self.env_spec
 
     def reset(self, key: Key) -> tuple[Shaped[Array, "*obs"], tuple[()]]:
-        """Return zeros until the host provides the first observation."""
-        return jnp.zeros(self.sizes.observation_shape, self.sizes.observation_dtype), ()
+        """Return zeros, until the host provides the first observation."""
+        return jnp.zeros(self.env_spec.observation_shape, self.env_spec.observation_dtype), ()
 
     def step(self, key: Key, state: Any, action: Any) -> Any:
-        """Refuse: only the host can step it."""
+        """Raise an error: only the host can step it."""
         raise RiskpathError("this environment is stepped by the host")
 
     def action_mask(self, state: Any) -> Bool[Array, " A"]:
-        """Allow every action until the host provides a mask."""
-        return jnp.ones((self.sizes.num_actions,), bool)
+        """Allow every action, until the host provides a mask."""
+        return jnp.ones((self.env_spec.num_actions,), bool)

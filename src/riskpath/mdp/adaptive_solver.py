@@ -1,18 +1,19 @@
-"""The best policy that sees what it has earned; transitions may be random.
+"""The best reward-adaptive policy: it sees time, state and return so far, and transitions may be random.
 
-CVaR is solved to the global optimum through CVaR_η[Z] = max_b {b − E[(b−Z)⁺]/η}: for each threshold b a plain
-expected-utility problem over (time, state, return so far). The maximum lies at an attainable final return, and
-as the outer problem is not concave, every one of those is searched or excluded by a bound: when b grows by δ the
-optimum grows by at most δ, when it falls by δ it grows by at most δ(1/η − 1). Mixtures of the mean with one CVaR
-are solved the same way.
+CVaR is solved to the global optimum through CVaR_η[Z] = max_b {b − E[(b−Z)⁺]/η}: each threshold b gives an
+expected-utility problem over (time, state, return so far). The maximum lies at an attainable final return. The outer
+problem is not concave, so each of these returns is either searched or excluded by a bound: when b grows by δ the
+optimum grows by at most δ, when b falls by δ the optimum grows by at most δ(1/η − 1). Mixtures of the mean with one
+CVaR are solved in the same way.
 
 Any other measure is improved by *utility iteration*. Near a law F, moving to G changes β by about
-E_G[u] − E_F[u] with u(z) = ∫^z h′(F(x)) dx. So: solve the expected-utility problem for u, take u again from the law
-of its policy, repeat. For concave h the right side bounds the change from below, so no step makes things worse,
-but the end may be a local maximum; hence many starts, all iterated together. Where all undominated laws can be
-listed (see `attainable`), the answer is compared with the best of them and is then proven.
+E_G[u] − E_F[u] with u(z) = ∫^z h′(F(x)) dx. The iteration solves the expected-utility problem for u,
+computes the next u from the law of the resulting policy, and repeats. For concave h the right side is a lower bound
+of the change, so no step makes the policy worse, but the result may be a local maximum; therefore many starts are
+iterated together. If all undominated laws can be listed (see `attainable`), the result is compared with the best of
+them and is then proven optimal.
 
-Policies here are deterministic. For convex h a randomised one can be better still.
+All policies here are deterministic. For convex h a randomised policy can be better.
 """
 
 import numpy as np
@@ -30,23 +31,26 @@ from riskpath.risk.law import Law
 from riskpath.risk.measures import CVaR, Mean, RiskMeasure
 
 THRESHOLD_BATCH = 64
+"""How many thresholds of CVaR are searched together."""
 STARTS = 96
+"""How many levels utility iteration starts from, in each of three families of utilities."""
 ITERATIONS = 40
+"""The largest number of utility iterations."""
 PROOF_LIMIT = 4096
-"""The most laws that are combined at one state before a proof is given up."""
+"""The largest number of laws combined at one state; beyond it no proof is attempted."""
 
 
 def solve_adaptive(mdp: FiniteMDP, risk: RiskMeasure) -> Solution:
-    """The optimum, or the best found, over policies of (time, state, return so far)."""
+    """Return the best policy of (time, state, return so far), or the best known one where no proof is possible."""
     graph = ReturnGraph(mdp)
     if (parts := _mean_and_cvar(risk)) is not None:
         law, policy, searched = _best_threshold(graph, *parts)
         details = {"thresholds": len(graph.finals), "thresholds_searched": searched}
         return Solution(mdp, risk, "adaptive", float(risk.value(law)), law, policy, True, "optimal", details)
     law, policy = _utility_iteration(graph, risk)
-    proof = _proof(mdp, risk)
+    proof = _prove(mdp, risk)
     if proof is None:
-        report, details = "best found, not proven optimal", {}
+        report, details = "best known, not proven optimal", {}
     else:
         bound, bound_law, bound_policy = proof
         report, details = "proven optimal", {"utility_iteration": float(risk.value(law))}
@@ -56,7 +60,7 @@ def solve_adaptive(mdp: FiniteMDP, risk: RiskMeasure) -> Solution:
 
 
 def _mean_and_cvar(risk: RiskMeasure) -> tuple[float, float] | None:
-    """(w, η) if the measure is (1−w)·mean + w·CVaR_η, else None."""
+    """Return (w, η) if the measure is (1−w)·mean + w·CVaR_η, else None."""
     parts = zip(risk.shares, risk.measures, strict=True) if isinstance(risk, Mixture) else [(1.0, risk)]
     tails: dict[float, float] = {}
     for share, measure in parts:
@@ -70,14 +74,14 @@ def _mean_and_cvar(risk: RiskMeasure) -> tuple[float, float] | None:
 
 
 def _best_threshold(graph: ReturnGraph, weight: float, eta: float) -> tuple[Law, Policy, int]:
-    """Searches every threshold that a bound does not exclude, the most promising first."""
+    """Return the best policy over all thresholds that the bound does not exclude, searched by descending bound."""
     z = graph.finals
 
     def utilities(b: Float[np.ndarray, " B"]) -> Utilities:
         tail = b[None, :] - np.maximum(b[None, :] - z[:, None], 0.0) / eta
         return (1 - weight) * z[:, None] + weight * tail
 
-    # Each threshold's optimum is bounded by those already known; the first is only bounded by the best return.
+    # An upper bound of the optimum at every threshold, from the optima at those already searched.
     bound = np.full(len(z), np.inf)
     best, best_b, searched = -np.inf, z[0], 0
     up, down = weight, weight * (1 / eta - 1)
@@ -91,15 +95,15 @@ def _best_threshold(graph: ReturnGraph, weight: float, eta: float) -> tuple[Law,
             gap = z - z[index]
             bound = np.minimum(bound, value + np.where(gap >= 0, up * gap, -down * gap))
             bound[index] = -np.inf
-        open_ones = np.flatnonzero(bound > best + 1e-10 * max(1.0, abs(best)))
-        batch = open_ones[np.argsort(-bound[open_ones], kind="stable")][:THRESHOLD_BATCH]
+        remaining = np.flatnonzero(bound > best + 1e-10 * max(1.0, abs(best)))
+        batch = remaining[np.argsort(-bound[remaining], kind="stable")][:THRESHOLD_BATCH]
     response = graph.best_response(utilities(np.array([best_b])), prefer_mean=True)
     return response.law(), response.policy(), searched
 
 
 def _utility_iteration(graph: ReturnGraph, risk: RiskMeasure) -> tuple[Law, Policy]:
-    """The best policy met while iterating from many starts at once."""
-    utilities = _starts(graph, risk)
+    """Return the best policy that utility iteration from many starts visits."""
+    utilities = _first_utilities(graph, risk)
     best, best_utility = -np.inf, utilities[:, :1]
     seen: set[bytes] = set()
     for _ in range(ITERATIONS):
@@ -123,7 +127,7 @@ def _utility_iteration(graph: ReturnGraph, risk: RiskMeasure) -> tuple[Law, Poli
 
 
 def _utility(z: Float[np.ndarray, " Z"], cdf: Float[np.ndarray, "Z B"], risk: RiskMeasure) -> Utilities:
-    """u(z) = ∫^z h′(F(x)) dx: linear between final returns, with slope h′(F)."""
+    """Return u(z) = ∫^z h′(F(x)) dx, which is linear with slope h′(F) between final returns."""
     width = 1e-7
     low, high = np.clip(cdf - width, 0.0, 1.0), np.clip(cdf + width, 0.0, 1.0)
     slope = (np.asarray(risk.weight(high)) - np.asarray(risk.weight(low))) / (high - low)
@@ -131,8 +135,8 @@ def _utility(z: Float[np.ndarray, " Z"], cdf: Float[np.ndarray, "Z B"], risk: Ri
     return np.concatenate([np.zeros((1, cdf.shape[1])), np.cumsum(rise, axis=0)])
 
 
-def _starts(graph: ReturnGraph, risk: RiskMeasure) -> Utilities:
-    """Utilities to begin with: the mean, floors and caps at many levels, and the measure's own view of many laws."""
+def _first_utilities(graph: ReturnGraph, risk: RiskMeasure) -> Utilities:
+    """Return the first utilities: the mean, caps and floors at many levels, exponentials, and u of a few plain laws."""
     z = graph.finals[:, None]
     levels = graph.finals[np.unique(np.linspace(0, len(z) - 1, STARTS).astype(int))]
     capped, floored = np.minimum(z, levels), np.maximum(z, levels)
@@ -145,11 +149,11 @@ def _starts(graph: ReturnGraph, risk: RiskMeasure) -> Utilities:
     return np.concatenate([z, capped, floored, both, curved, _utility(graph.finals, laws, risk)], axis=1)
 
 
-def _proof(mdp: FiniteMDP, risk: RiskMeasure) -> tuple[float, Law, Policy] | None:
-    """The best of all undominated attainable laws, where they can be listed."""
+def _prove(mdp: FiniteMDP, risk: RiskMeasure) -> tuple[float, Law, Policy] | None:
+    """Return the best value, law and policy of all undominated attainable laws, or None if they cannot be listed."""
     try:
         laws = attainable(mdp, dominance_order(risk), PROOF_LIMIT)
-    except RiskpathError:  # a law outgrew its limit: no proof, but no reason to fail
+    except RiskpathError:  # a law has too many atoms: the result is not proven
         return None
     if laws is None:
         return None

@@ -1,11 +1,11 @@
-"""Every return law worth having: the undominated laws that deterministic reward-adaptive policies can attain.
+"""The undominated return laws that deterministic reward-adaptive policies can attain.
 
-What can still be attained from (time, state) does not depend on the past. After an action, each outcome
-(reward, next state) may be followed by a different one of the laws attainable from there:
+The laws attainable from (time, state) do not depend on the past. After an action, each outcome (reward, next state)
+can be followed by any of the laws attainable from there:
 
     A_t(s) = ⋃_a { Σ_o p_o · (r_o + γ L_o) :  L_o ∈ A_{t+1}(s_o) },     pruned to undominated laws.
 
-The best law of A₀ is optimal for any measure that respects the dominance used: a proof, where it is affordable.
+The best law of A₀ is optimal for every measure that respects this order of dominance, which proves a solution.
 """
 
 import math
@@ -15,52 +15,53 @@ from itertools import product
 from typing import Any
 
 from riskpath.mdp.dominance import undominated
-from riskpath.mdp.model import FiniteMDP, Outcome
-from riskpath.mdp.policies import Action, State
+from riskpath.mdp.model import FiniteMDP
+from riskpath.mdp.problem import Action, Outcome, State
 from riskpath.risk.law import Law
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Plan:
-    """What to do from here on, whatever happens: a tree over rewards and states."""
+    """The actions from one state on, for every sequence of rewards and states: a tree."""
 
     law: Law
     """The law of the return to go."""
     action: Action
-    """What to do now."""
+    """The first action."""
     after: dict[tuple[float, State], "Plan | None"]
-    """What to do next, by the reward received and the state reached; None where the episode ends."""
+    """The plan that follows each (reward, next state); None where the episode ends."""
 
 
 @dataclass(frozen=True)
 class PlanPolicy:
-    """Follows a plan for each start; its memory is the part of the plan that is left."""
+    """A policy that follows one plan for each start state; its memory is the current plan."""
 
     plans: dict[State, Plan]
-    """By start state."""
+    """The plan of each start state."""
 
     def __call__(self, state: State, memory: Any = None, reward: float = 0.0) -> tuple[Action, Any]:
-        """The action of the plan."""
+        """Return the action of the current plan."""
         plan = self.plans[state] if memory is None else memory.after[reward, state]
         return plan.action, plan
 
 
-class _TooMany(Exception):
-    pass
+class _TooManyLaws(Exception):
+    """More combinations of laws than the limit."""
 
 
 def attainable(mdp: FiniteMDP, order: int, limit: int) -> list[tuple[Law, PlanPolicy]] | None:
-    """Undominated laws of the whole return with policies that have them; None if more than `limit` come up."""
+    """Return the undominated laws of the whole return with their policies, or None if there are more than `limit`."""
     try:
         following: dict[State, list[Plan]] = {}
         for layer in reversed(mdp.layers):
             following = {state: _plans(mdp, state, following, order, limit) for state in layer}
-        return _joined(mdp, following, order, limit)
-    except _TooMany:
+        return _mix_starts(mdp, following, order, limit)
+    except _TooManyLaws:
         return None
 
 
 def _plans(mdp: FiniteMDP, state: State, following: dict[State, list[Plan]], order: int, limit: int) -> list[Plan]:
+    """Return the undominated plans from one state."""
     plans: list[Plan] = []
     for action, outcomes in mdp.outcomes[state].items():
         plans.extend(_combinations(mdp, action, outcomes, following, limit))
@@ -74,9 +75,10 @@ def _combinations(
     following: dict[State, list[Plan]],
     limit: int,
 ) -> Iterator[Plan]:
+    """Yield the plans that start with one action: every combination of plans after its outcomes."""
     options = [following.get(outcome.next) or [None] for outcome in outcomes]
     if math.prod(len(option) for option in options) > limit:
-        raise _TooMany
+        raise _TooManyLaws
     probs = [outcome.prob for outcome in outcomes]
     for chosen in product(*options):
         laws = [
@@ -87,11 +89,11 @@ def _combinations(
         yield Plan(Law.mix(laws, probs), action, after)
 
 
-def _joined(mdp: FiniteMDP, first: dict[State, list[Plan]], order: int, limit: int) -> list[tuple[Law, PlanPolicy]]:
-    """One plan for each start; the return is the mixture."""
+def _mix_starts(mdp: FiniteMDP, first: dict[State, list[Plan]], order: int, limit: int) -> list[tuple[Law, PlanPolicy]]:
+    """Return the undominated mixtures of one plan for each start state."""
     options = [first.get(state) or [None] for state in mdp.start]
     if math.prod(len(option) for option in options) > limit:
-        raise _TooMany
+        raise _TooManyLaws
     joined = []
     for chosen in product(*options):
         law = Law.mix([Law.point(0.0) if p is None else p.law for p in chosen], mdp.start.values())

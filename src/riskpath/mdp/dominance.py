@@ -1,8 +1,8 @@
-"""Which of many laws can still be part of a best return: those that no other one dominates.
+"""Pruning of laws by stochastic dominance.
 
-Adding an independent return, shifting, scaling and mixing all keep stochastic dominance. So whatever comes
-before or after, a dominated law can be exchanged for the one that dominates it without loss: to first order for
-every distortion measure, to second order for those with concave h.
+Adding an independent return, shifting, scaling and mixing preserve stochastic dominance. So a dominated law can be
+replaced by the law that dominates it, at any point of an episode, without loss: with first-order dominance for every
+distortion measure, with second-order dominance for measures with concave h.
 """
 
 from collections.abc import Sequence
@@ -13,18 +13,19 @@ from riskpath.risk.law import Law
 from riskpath.risk.measures import RiskMeasure
 
 _LEVELS = np.linspace(0, 1, 18)[1:]
+"""The levels at which laws are compared before the full test."""
 
 
 def dominance_order(risk: RiskMeasure) -> int:
-    """The weakest order of dominance that this measure respects; the weaker, the more it prunes."""
+    """Return the order of dominance that prunes most among those that the measure respects."""
     return 2 if risk.concave else 1
 
 
 def undominated(laws: Sequence[Law], order: int) -> list[int]:
-    """Indices of laws that no other one dominates, one of each set of equal ones, best mean first."""
+    """Return the indices of the laws that no other law dominates, by descending mean; equal laws are kept once."""
     if len(laws) <= 1:
         return list(range(len(laws)))
-    # A law can only dominate if it is ahead at every one of a few points, which is quick to compare.
+    # A law can only dominate another one if it is ahead at each of a few points, which is a quick test.
     points = np.stack([_signature(law, order) for law in laws])
     slack = 1e-8 * max(1.0, float(np.abs(points).max()))
     kept: list[int] = []
@@ -38,10 +39,10 @@ def undominated(laws: Sequence[Law], order: int) -> list[int]:
 
 
 def _signature(law: Law, order: int) -> np.ndarray:
-    """Quantiles (order 1) or integrated quantiles (order 2) at a few levels, then the least return and the mean."""
+    """Return quantiles (order 1) or integrated quantiles (order 2) at a few levels, the least return and the mean."""
     if order == 1:
         inner = law.quantile(_LEVELS - 1 / 36)
     else:
-        # ∫₀^τ F⁻¹ is piecewise linear in τ with its kinks at the cumulative probabilities.
+        # ∫₀^τ F⁻¹ is piecewise linear in τ, with kinks at the cumulative probabilities.
         inner = np.interp(_LEVELS, np.append(0, law.cumulative), np.append(0, np.cumsum(law.atoms * law.probs)))
     return np.concatenate([inner, [law.atoms[0], law.mean]])

@@ -1,14 +1,15 @@
 """The best policy that sees states and actions but no rewards, under deterministic transitions.
 
-Such a policy is a fixed sequence of actions from each start, so the problem is a search over sequences. A label
+Such a policy is a fixed sequence of actions from each start state, so the solver searches over sequences. A label
 is (time, state, law of the return so far). Two rules drop labels without losing the optimum:
 
-- dominance: another label of the same time and state has a law that is at least as good for this measure,
-  whatever follows (see `front`);
-- bound: even the best continuation cannot beat a sequence already known. For concave h a continuation Y adds at
-  most its mean, β[X + Y] ≤ β[X] + E[Y], since X + Y spreads X + E[Y]; for any h it adds at most its largest value.
+- dominance: another label of the same time and state has a law that dominates (see `dominance`);
+- bound: the best continuation cannot beat a sequence that is already known. For concave h a continuation Y adds at
+  most its mean, β[X + Y] ≤ β[X] + E[Y], because X + Y has the mean of X + E[Y] and more spread; for any h it adds at
+  most its largest value.
 
-With several starts the value is β of the mixture, and the sequences of one start are compared by dominance alone.
+With several start states the value is β of the mixture, and the sequences of one start state are compared by
+dominance alone.
 """
 
 from dataclasses import dataclass
@@ -17,44 +18,49 @@ from typing import Any
 from riskpath.errors import RiskpathError
 from riskpath.mdp.dominance import dominance_order, undominated
 from riskpath.mdp.model import FiniteMDP
-from riskpath.mdp.policies import Action, History, HistoryPolicy, State
+from riskpath.mdp.policies import History, HistoryPolicy
+from riskpath.mdp.problem import Action, State
 from riskpath.mdp.solution import Solution
 from riskpath.risk.law import Law
 from riskpath.risk.measures import Mean, RiskMeasure
 
 MAX_LABEL_ATOMS = 2**26
+"""The largest total number of atoms of all labels of one time."""
 BEAM = 32
+"""How many labels of one time the first, incomplete search keeps. Its result is a bound for the complete search."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Label:
+    """A partial sequence: its last state, the law of its return, the label and action before, and an upper bound."""
+
     state: State
     law: Law
-    history: "tuple[_Label, Action] | None"
+    previous: "tuple[_Label, Action] | None"
     bound: float
 
     def path(self) -> tuple[list[State], list[Action]]:
-        """The states up to here and the actions between them."""
+        """Return the states of the sequence and the actions between them."""
         states, actions, label = [self.state], [], self
-        while label.history is not None:
-            label, action = label.history
+        while label.previous is not None:
+            label, action = label.previous
             states.append(label.state)
             actions.append(action)
         return states[::-1], actions[::-1]
 
 
 class _Search:
-    """One search from one start state; `floor` is the value to beat, None to keep the whole front."""
+    """The search over action sequences of one problem under one measure."""
 
     def __init__(self, mdp: FiniteMDP, risk: RiskMeasure):
         self.mdp, self.risk, self.order = mdp, risk, dominance_order(risk)
         expect = Mean().value if risk.concave else lambda values, _: max(values)
         self.to_go = [{s: max(q.values()) for s, q in table.items()} for table in mdp.backward(expect)]
-        self.moves = {state: self._distinct(state) for state in mdp.outcomes}
+        self.moves = {state: self._distinct_moves(state) for state in mdp.outcomes}
         self.labels = 0
 
-    def _distinct(self, state: State) -> list[tuple[Action, Law, State]]:
-        """The actions of a state, without those that do the same as an earlier one."""
+    def _distinct_moves(self, state: State) -> list[tuple[Action, Law, State]]:
+        """Return (action, reward law, next state) of every action, without actions equal to an earlier one."""
         moves: dict[Any, tuple[Action, Law, State]] = {}
         for action, outcomes in self.mdp.outcomes[state].items():
             law = self.mdp.reward_laws[state, action]
@@ -62,7 +68,10 @@ class _Search:
         return list(moves.values())
 
     def run(self, start: State, floor: float | None, beam: int | None = None) -> tuple[list[_Label], bool]:
-        """Complete sequences that are not dominated (the best one if there is a floor), and: was any left out?"""
+        """Return complete sequences, and whether the beam left any out.
+
+        With a floor, only the best sequence with a value above it is returned; without, all undominated ones.
+        """
         current = [_Label(start, Law.point(0.0), None, float("inf"))]
         ended = [label for label in current if self.mdp.is_terminal(start, 0)]
         truncated = False
@@ -95,32 +104,33 @@ class _Search:
         return ended, truncated
 
     def _bound(self, law: Law, time: int, state: State) -> float:
+        """Return an upper bound of the risk of every continuation."""
         return float(self.risk.value(law)) + self.mdp.discount**time * self.to_go[time][state]
 
 
 def _check_size(atoms: int) -> None:
     if atoms > MAX_LABEL_ATOMS:
         raise RiskpathError(
-            f"the search over histories outgrew {MAX_LABEL_ATOMS:,} atoms; "
-            "round the rewards, drop the discount or shorten the problem"
+            f"the search over histories needs more than {MAX_LABEL_ATOMS:,} atoms; "
+            "round the rewards, use discount 1 or shorten the problem"
         )
 
 
 def solve_history(mdp: FiniteMDP, risk: RiskMeasure) -> Solution:
-    """The optimum over all action sequences."""
+    """Return the best action sequence from each start state."""
     if mdp.successor is None:
         raise RiskpathError(
             "history policies see no rewards and are solved for deterministic transitions only; "
-            'this problem has random ones: use policies="adaptive"'
+            'this problem has random transitions: use policies="adaptive"'
         )
     search = _Search(mdp, risk)
     if len(mdp.start) == 1:
         (start,) = mdp.start
-        found, truncated = search.run(start, floor=-float("inf"), beam=BEAM)
+        sequences, truncated = search.run(start, floor=-float("inf"), beam=BEAM)
         if truncated:
-            better, _ = search.run(start, floor=found[0].bound)
-            found = better or found
-        best, law = [found[0]], found[0].law
+            better, _ = search.run(start, floor=sequences[0].bound)
+            sequences = better or sequences
+        best, law = [sequences[0]], sequences[0].law
     else:
         best, law = _best_mixture(search, risk)
     return Solution(
@@ -137,7 +147,10 @@ def solve_history(mdp: FiniteMDP, risk: RiskMeasure) -> Solution:
 
 
 def _best_mixture(search: _Search, risk: RiskMeasure) -> tuple[list[_Label], Law]:
-    """One sequence for each start, the best together: sub-mixtures of equal mass are compared by dominance."""
+    """Return one sequence for each start state and the law of their mixture, which is the best one.
+
+    Start states are added one by one; after each, mixtures that another one dominates are dropped.
+    """
     partial: list[tuple[list[_Label], Law]] = []
     mass = 0.0
     for start, prob in search.mdp.start.items():
@@ -156,6 +169,7 @@ def _best_mixture(search: _Search, risk: RiskMeasure) -> tuple[list[_Label], Law
 
 
 def _table(labels: list[_Label]) -> dict[History, Action]:
+    """Return {history: action} for all prefixes of some sequences."""
     table: dict[History, Action] = {}
     for label in labels:
         states, actions = label.path()

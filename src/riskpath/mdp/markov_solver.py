@@ -1,37 +1,39 @@
-"""What per-step methods find: the policy π(s) that is greedy in β of the return *to go*, at every state.
+"""The result of per-step methods: the policy π(s) that is greedy in β of the return *to go* at every state.
 
-It is the fixed point of T*_β (IQN learns it), which is not the best Markov policy for the whole return, may not
-exist, and need not be reached. So this solver reports what happened, and what its policy is really worth.
+It belongs to the fixed point of T*_β, which IQN learns. That policy is not the best Markov policy for the whole return;
+a fixed point need not exist, and the iteration need not reach it. So the solver reports how the iteration ended, and
+the value of its policy is the risk of the whole return.
 """
 
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.operators import Table, constant_table, first, greedy_actions, risk_greedy_bellman
-from riskpath.mdp.policies import Action, MarkovPolicy, State
+from riskpath.mdp.policies import MarkovPolicy
+from riskpath.mdp.problem import Action, State
 from riskpath.mdp.solution import Solution
 from riskpath.risk.measures import RiskMeasure
 
 
 def solve_markov(mdp: FiniteMDP, risk: RiskMeasure) -> Solution:
-    """Iterates T*_β from the sure 0, as many times as an episode can have steps."""
+    """Iterate T*_β from a certain 0, at most as often as an episode can have steps and once more."""
     table = constant_table(mdp)
-    visited: list[dict[State, Action]] = []
+    policies: list[dict[State, Action]] = []
     converged = False
     for _ in range(len(mdp.layers) + 1):
         following = risk_greedy_bellman(mdp, table, risk)
         converged = all(following[key].isclose(table[key], 1e-9) for key in table)
         table = following
-        visited.append(_greedy_policy(mdp, table, risk))
+        policies.append(_greedy_policy(mdp, table, risk))
         if converged:
             break
-    policy = visited[-1]
+    policy = policies[-1]
     law = mdp.evaluate(policy)
-    ties = _ties(mdp, table, policy, risk)
-    cycle = [] if converged else [float(risk.value(mdp.evaluate(p))) for p in _period(visited)]
-    report = _report(converged, len(visited), cycle, visited)
+    ties = _describe_tie(mdp, table, policy, risk)
+    cycle = [] if converged else [float(risk.value(mdp.evaluate(p))) for p in _repeating_policies(policies)]
+    report = _report(converged, cycle, policies)
     if ties:
         report += f"; {ties}"
     details = {
-        "iterations": len(visited),
+        "iterations": len(policies),
         "converged": converged,
         "cycle": cycle,
         "ties": ties,
@@ -41,30 +43,33 @@ def solve_markov(mdp: FiniteMDP, risk: RiskMeasure) -> Solution:
 
 
 def _greedy_policy(mdp: FiniteMDP, table: Table, risk: RiskMeasure) -> dict[State, Action]:
+    """Return the first greedy action of every state."""
     return {state: first(greedy_actions(mdp, table, state, state, risk)) for state, _ in table}
 
 
-def _period(visited: list[dict[State, Action]]) -> list[dict[State, Action]]:
-    """The policies that the end of the sequence repeats, if it repeats more than one."""
-    for length in range(1, len(visited) // 2 + 1):
-        if visited[-length:] == visited[-2 * length : -length]:
-            return visited[-length:] if length > 1 else []
+def _repeating_policies(policies: list[dict[State, Action]]) -> list[dict[State, Action]]:
+    """Return the cycle of policies that ends the list, or [] if there is no cycle of more than one."""
+    for length in range(1, len(policies) // 2 + 1):
+        if policies[-length:] == policies[-2 * length : -length]:
+            return policies[-length:] if length > 1 else []
     return []
 
 
-def _report(converged: bool, iterations: int, cycle: list[float], visited: list[dict[State, Action]]) -> str:
+def _report(converged: bool, cycle: list[float], policies: list[dict[State, Action]]) -> str:
+    """Return in one line how the iteration ended."""
+    iterations = len(policies)
     if converged:
         return f"per-step greedy, converged after {iterations} iterations"
     if cycle:
         values = ", ".join(f"{value:.6g}" for value in cycle)
-        return f"per-step greedy, cycles through {len(cycle)} policies worth {values}"
-    if len(visited) > 1 and visited[-1] == visited[-2]:
-        return f"per-step greedy, policy settled, laws still moving at the horizon ({iterations} iterations)"
+        return f"per-step greedy, cycles through {len(cycle)} policies of value {values}"
+    if len(policies) > 1 and policies[-1] == policies[-2]:
+        return f"per-step greedy, policy settled, laws still changing at the horizon ({iterations} iterations)"
     return f"per-step greedy, still changing at the horizon ({iterations} iterations)"
 
 
-def _ties(mdp: FiniteMDP, table: Table, policy: dict[State, Action], risk: RiskMeasure) -> str:
-    """Where T*_β does not say what to do, although it matters for the whole return."""
+def _describe_tie(mdp: FiniteMDP, table: Table, policy: dict[State, Action], risk: RiskMeasure) -> str:
+    """Return a text about a state with equally greedy actions of different value for the whole return, or ""."""
     for state, chosen in policy.items():
         values = {}
         for action in greedy_actions(mdp, table, state, state, risk):

@@ -1,18 +1,19 @@
 """The dynamic risk of the paper's appendix: β[R₀ + γ β[R₁ + γ β[R₂ + …]]], by backward induction.
 
-Time-consistent, but another objective: it applies the measure at every step to a number that is already a risk,
-so its value is not the risk of any return. The solution's `value` is what its policy is worth for the whole
-return; the nested number itself is in `details["nested_value"]`.
+The nested risk is time-consistent, but it is a different objective: it applies the measure at every step to numbers
+that are already risks, so its value is not the risk of any return. The `value` of the solution is the risk of the
+whole return of its policy; the nested risk is in `details["nested_value"]`.
 """
 
 from riskpath.mdp.model import FiniteMDP
-from riskpath.mdp.policies import MarkovPolicy, State, TimedPolicy
+from riskpath.mdp.policies import MarkovPolicy, TimedPolicy
+from riskpath.mdp.problem import State
 from riskpath.mdp.solution import Solution
 from riskpath.risk.measures import RiskMeasure
 
 
 def solve_nested(mdp: FiniteMDP, risk: RiskMeasure) -> Solution:
-    """V_t(s) = max_a β[R + γ V_{t+1}(S′)], and the policy that attains it."""
+    """Return the policy that attains V_t(s) = max_a β[R + γ V_{t+1}(S′)]."""
     tables = mdp.backward(lambda values, probs: float(risk.value(values, probs)))
     timed = {(t, state): max(q, key=q.__getitem__) for t, table in enumerate(tables) for state, q in table.items()}
     first_values = {state: max(q.values()) for state, q in tables[0].items()} if tables else {}

@@ -1,30 +1,30 @@
-"""What a policy is, and the three classes of them that the exact solvers speak of.
+"""The call that every policy answers, and the classes of policies that the exact solvers return.
 
-A policy is a function: `action, memory = policy(state, memory, reward)`. The memory is None when an episode
-starts and afterwards whatever the policy returned; the reward is the one just received. What a policy keeps in
-its memory is its class: nothing (markov), states and actions (history), the return so far (adaptive). A policy
-that draws its action returns a `Lottery` instead.
+A policy is a function: `action, memory = policy(state, memory, reward)`. The memory is None at the start of an
+episode and afterwards the value that the policy returned last; the reward is that of the step before. The content of
+the memory defines the class of the policy: nothing (markov), states and actions (history), the return so far
+(adaptive). A randomised policy returns a `Lottery`.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from riskpath.errors import RiskpathError
+from riskpath.errors import RiskpathError, short_repr
+from riskpath.mdp.problem import Action, State
 
-State: TypeAlias = Hashable
-Action: TypeAlias = Hashable
 History: TypeAlias = tuple[Any, ...]
 """(s₀, a₀, s₁, …, s_t): states and actions, no rewards."""
 
 
 @dataclass(frozen=True)
 class Lottery:
-    """A random choice: (probability, action, memory) triples."""
+    """A random choice of an action."""
 
     choices: tuple[tuple[float, Action, Any], ...]
+    """(probability, action, memory) triples."""
 
 
 @runtime_checkable
@@ -32,19 +32,19 @@ class Policy(Protocol):
     """The call that every policy answers, exact or learned."""
 
     def __call__(self, state: State, memory: Any, reward: float) -> tuple[Action, Any] | Lottery:
-        """The action in `state`, and what to remember."""
+        """Return the action in `state` and the new memory."""
         ...
 
 
 @dataclass(frozen=True)
 class MarkovPolicy:
-    """π(s): looks at the state alone."""
+    """π(s): the action depends on the state only."""
 
     table: Mapping[Any, Action | Mapping[Any, float]]
-    """An action for every state, or probabilities of actions."""
+    """For every state an action, or a dict {action: probability}."""
 
     def __call__(self, state: State, memory: Any = None, reward: float = 0.0) -> tuple[Action, Any] | Lottery:
-        """The action of this state."""
+        """Return the action of this state."""
         choice = _look_up(self.table, state, "state")
         if isinstance(choice, Mapping):
             return Lottery(tuple((prob, action, None) for action, prob in choice.items()))
@@ -53,26 +53,26 @@ class MarkovPolicy:
 
 @dataclass(frozen=True)
 class TimedPolicy:
-    """π(t, s): a Markov policy that also counts the steps, for problems with a horizon."""
+    """π(t, s): the action depends on the state and the number of steps taken, for problems with a horizon."""
 
     table: Mapping[Any, Action]
     """An action for every (time, state)."""
 
     def __call__(self, state: State, memory: Any = None, reward: float = 0.0) -> tuple[Action, Any]:
-        """The action of this time and state; remembers the time."""
+        """Return the action of this time and state; the memory is the time."""
         time = 0 if memory is None else memory
         return _look_up(self.table, (time, state), "(time, state)"), time + 1
 
 
 @dataclass(frozen=True)
 class HistoryPolicy:
-    """π(h): looks at the states and actions so far, never at rewards. The class of Trajectory Q-Learning."""
+    """π(h): the action depends on all states and actions so far, not on rewards. The class of Trajectory Q-Learning."""
 
     table: Mapping[Any, Action]
     """An action for every history (s₀, a₀, s₁, …, s_t) that can occur."""
 
     def __call__(self, state: State, memory: Any = None, reward: float = 0.0) -> tuple[Action, Any]:
-        """The action after this history; remembers the history."""
+        """Return the action after this history; the memory is the history."""
         history = (*(memory or ()), state)
         action = _look_up(self.table, history, "history")
         return action, (*history, action)
@@ -80,35 +80,35 @@ class HistoryPolicy:
 
 @dataclass(frozen=True)
 class AdaptivePolicy:
-    """π(t, s, ρ): also looks at ρ = Σᵢ₍ᵢ﹤ₜ₎ γⁱ rᵢ, the return so far."""
+    """π(t, s, ρ): the action depends on the time, the state and the return so far ρ = Σᵢ₍ᵢ﹤ₜ₎ γⁱ rᵢ."""
 
     table: Mapping[Any, tuple[np.ndarray, Sequence[Action]]]
-    """For every (time, state), the returns so far that can occur, ascending, and the action for each."""
+    """For every (time, state): the returns so far that can occur, ascending, and the action for each."""
     discount: float
     """γ."""
 
     def __call__(self, state: State, memory: Any = None, reward: float = 0.0) -> tuple[Action, Any]:
-        """The action of the nearest return so far; remembers the time and that return."""
-        time, earned = (0, 0.0) if memory is None else memory
+        """Return the action of the nearest return so far; the memory is the time and the return so far."""
+        time, return_so_far = (0, 0.0) if memory is None else memory
         if memory is not None:
-            earned += self.discount**time * reward
+            return_so_far += self.discount**time * reward
             time += 1
         returns, actions = _look_up(self.table, (time, state), "(time, state)")
-        nearest = int(np.abs(returns - earned).argmin())
-        # Sums reached along different paths differ in the last bits: the table's own value is kept.
-        same = abs(returns[nearest] - earned) <= 1e-6 * max(1.0, abs(earned))
-        return actions[nearest], (time, float(returns[nearest]) if same else earned)
+        nearest = int(np.abs(returns - return_so_far).argmin())
+        # Equal sums differ in their last bits with the order of addition: the value of the table replaces them.
+        same = abs(returns[nearest] - return_so_far) <= 1e-6 * max(1.0, abs(return_so_far))
+        return actions[nearest], (time, float(returns[nearest]) if same else return_so_far)
 
 
 @dataclass(frozen=True)
 class ActionSequence:
-    """A fixed list of actions, whatever happens: all that a history policy is under deterministic transitions."""
+    """A fixed list of actions. Under deterministic transitions every history policy is one."""
 
     actions: tuple[Action, ...]
     """a₀, a₁, …"""
 
     def __call__(self, state: State, memory: Any = None, reward: float = 0.0) -> tuple[Action, Any]:
-        """The next action of the list; remembers how many were taken."""
+        """Return the next action of the list; the memory is the number of actions taken."""
         time = memory or 0
         if time >= len(self.actions):
             raise RiskpathError(f"the action sequence has {len(self.actions)} actions, the episode needs more")
@@ -116,11 +116,11 @@ class ActionSequence:
 
 
 PolicyLike: TypeAlias = Policy | Callable[..., Any] | Mapping[Any, Any] | Sequence[Action]
-"""A policy, a dict from states to actions, or a list of actions."""
+"""A policy, a dict {state: action}, or a list of actions."""
 
 
 def as_policy(policy: PolicyLike) -> Policy:
-    """A dict is read as a Markov policy, a list or tuple as a sequence of actions."""
+    """Return a policy: a dict becomes a Markov policy, a list or tuple a sequence of actions."""
     if isinstance(policy, Mapping):
         return MarkovPolicy(policy)
     if callable(policy):
@@ -135,25 +135,37 @@ def as_policy(policy: PolicyLike) -> Policy:
 def choices(
     policy: Policy, state: State, memory: Any, reward: float, available: Sequence[Action]
 ) -> Iterator[tuple[float, Action, Any]]:
-    """What the policy may do here, as (probability, action, memory), each action checked."""
+    """Yield the possible choices of a policy as (probability, action, memory); every action is checked."""
     answer = policy(state, memory, reward)
     if not isinstance(answer, Lottery) and not (isinstance(answer, tuple) and len(answer) == 2):
-        raise RiskpathError(f"a policy must return (action, memory) or a Lottery, got {answer!r} in state {state!r}")
+        raise RiskpathError(
+            f"a policy must return (action, memory) or a Lottery, got {short_repr(answer)} in state {state!r}"
+        )
     options = answer.choices if isinstance(answer, Lottery) else ((1.0, *answer),)
     total = sum(prob for prob, _, _ in options)
     if abs(total - 1) > 1e-6 or any(prob < 0 for prob, _, _ in options):
         raise RiskpathError(f"action probabilities of the policy in state {state!r} must be non-negative and sum to 1")
     for prob, action, remembered in options:
-        if action not in available:
+        if not _is_one_of(action, available):
+            accepted = ", ".join(map(repr, available))
             raise RiskpathError(
-                f"the policy chose {action!r} in state {state!r}, whose actions are {', '.join(map(repr, available))}"
+                f"the policy chose {short_repr(action)} in state {state!r}, whose actions are {accepted}"
             )
         if prob > 0:
             yield prob / total, action, remembered
+
+
+def _is_one_of(action: Any, available: Sequence[Action]) -> bool:
+    """Return whether an action is available. A value that is not hashable, such as an array, is not an action."""
+    try:
+        hash(action)
+    except TypeError:
+        return False
+    return action in available
 
 
 def _look_up(table: Mapping[Any, Any], key: Any, kind: str) -> Any:
     try:
         return table[key]
     except KeyError:
-        raise RiskpathError(f"the policy has no action for {kind} {key!r}") from None
+        raise RiskpathError(f"the policy has no action for {kind} {short_repr(key)}") from None

@@ -1,84 +1,115 @@
-"""The exact law of the return of a policy, by carrying the law of the return so far forward in time.
+"""The exact law of the return of a policy, by propagating the law of the return so far forward in time.
 
-Episodes in the same state, about to take the same action with the same memory, are one group: however many
-paths lead there, only the law of what they earned differs. A policy that remembers the return so far has one
-group per return; a Markov policy has one per state.
+Episodes that are in the same state and are about to take the same action with the same memory form one group: their
+futures have the same law, and only the law of the return so far matters. A policy that remembers the return so far
+has one group per return; a Markov policy has one group per state and action.
 """
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from riskpath.errors import RiskpathError
-from riskpath.mdp.policies import Action, Policy, State, choices
+from riskpath.errors import RiskpathError, in_one_line, short_repr
+from riskpath.mdp.policies import Policy, choices
+from riskpath.mdp.problem import Action, Problem, State, require_exact_steps, too_many_steps
 from riskpath.risk.law import Law
 
-if TYPE_CHECKING:
-    from riskpath.mdp.model import FiniteMDP
-
 MAX_GROUPS = 2_000_000
+"""The largest number of groups at one time."""
+MAX_LOOK_AHEAD = 200_000
+"""The largest number of groups that are followed to see whether a policy ends its episodes in time."""
 
 
 class Visit(NamedTuple):
-    """A group of episodes: where they are after `time` steps, what they do next, and what they have earned."""
+    """A group of episodes after `time` steps: their state, next action, memory, probability and return so far."""
 
     time: int
     state: State
     action: Action
     memory: Any
     prob: float
-    earned: Law
+    return_so_far: Law
 
 
-def visits(mdp: "FiniteMDP", policy: Policy, finals: list[tuple[float, Law]] | None = None) -> Iterator[Visit]:
-    """Every group that can occur under the policy, in order of time; ended episodes are added to `finals`."""
+def visits(mdp: Problem, policy: Policy, finals: list[tuple[float, Law]] | None = None) -> Iterator[Visit]:
+    """Yield every group that can occur under the policy, in order of time.
+
+    The probability and the law of the return of episodes that end are appended to `finals`.
+    """
+    if too_many_steps(mdp.horizon):
+        _require_short_episodes(mdp, policy)
     arrivals = [(state, None, 0.0, prob, Law.point(0.0)) for state, prob in mdp.start.items()]
     time = 0
     while arrivals:
         groups: dict[Any, list[Visit]] = {}
-        for state, memory, reward, prob, earned in arrivals:
+        for state, memory, reward, prob, return_so_far in arrivals:
             if mdp.is_terminal(state, time):
                 if finals is not None:
-                    finals.append((prob, earned))
+                    finals.append((prob, return_so_far))
                 continue
             for share, action, remembered in choices(policy, state, memory, reward, mdp.actions(state)):
-                visit = Visit(time, state, action, remembered, prob * share, earned)
-                groups.setdefault((state, action, _key(remembered)), []).append(visit)
+                if prob * share > 0:  # the probability of a long path can underflow
+                    visit = Visit(time, state, action, remembered, prob * share, return_so_far)
+                    groups.setdefault((state, action, _hashable(remembered)), []).append(visit)
         if len(groups) > MAX_GROUPS:
             raise RiskpathError(f"the policy distinguishes more than {MAX_GROUPS:,} situations at time {time}")
+        if groups:
+            require_exact_steps(time + 1, mdp.horizon)
         arrivals = []
         scale = mdp.discount**time
-        for visit in map(_joined, groups.values()):
+        for visit in map(_merge, groups.values()):
             yield visit
             for prob, reward, following in mdp.outcomes[visit.state][visit.action]:
-                earned = visit.earned.shift(scale * reward)
-                arrivals.append((following, visit.memory, reward, prob * visit.prob, earned))
+                if prob * visit.prob > 0:
+                    total = visit.return_so_far.shift(scale * reward)
+                    arrivals.append((following, visit.memory, reward, prob * visit.prob, total))
         time += 1
 
 
-def _joined(members: list[Visit]) -> Visit:
-    """One group of several that differ in what they earned."""
+def _require_short_episodes(mdp: Problem, policy: Policy) -> None:
+    """Refuse a policy whose episodes are too long for an exact law, quickly: probabilities are followed, not laws."""
+    groups = {(state, None, 0.0): (None, prob) for state, prob in mdp.start.items()}
+    time, followed = 0, 0
+    while groups and followed < MAX_LOOK_AHEAD:
+        following: dict[Any, tuple[Any, float]] = {}
+        for (state, _, reward), (memory, prob) in groups.items():
+            if mdp.is_terminal(state, time):
+                continue
+            require_exact_steps(time + 1, mdp.horizon)
+            for share, action, remembered in choices(policy, state, memory, reward, mdp.actions(state)):
+                for chance, next_reward, next_state in mdp.outcomes[state][action]:
+                    key = (next_state, _hashable(remembered), next_reward)
+                    total = following.get(key, (None, 0.0))[1] + prob * share * chance
+                    if total > 0:  # the probability of a long path can underflow
+                        following[key] = (remembered, total)
+        followed += len(groups)
+        time, groups = time + 1, following
+
+
+def _merge(members: list[Visit]) -> Visit:
+    """Return one group for several that differ in the return so far only."""
     if len(members) == 1:
         return members[0]
     total = sum(member.prob for member in members)
-    earned = Law.mix([member.earned for member in members], [member.prob / total for member in members])
-    return members[0]._replace(prob=total, earned=earned)
+    law = Law.mix([member.return_so_far for member in members], [member.prob / total for member in members])
+    return members[0]._replace(prob=total, return_so_far=law)
 
 
-def evaluate(mdp: "FiniteMDP", policy: Policy) -> Law:
-    """The law of Σₜ γᵗ rₜ under the policy."""
+def evaluate(mdp: Problem, policy: Policy) -> Law:
+    """Return the law of Σₜ γᵗ rₜ under the policy."""
     finals: list[tuple[float, Law]] = []
     for _ in visits(mdp, policy, finals):
         pass
     return Law.mix([law for _, law in finals], [prob for prob, _ in finals])
 
 
-def simulate(mdp: "FiniteMDP", policy: Policy, episodes: int, seed: int | np.random.Generator) -> np.ndarray:
-    """Returns of independent episodes, one step at a time: the plain thing that `evaluate` must agree with."""
-    rng = np.random.default_rng(seed)
+def simulate(mdp: Problem, policy: Policy, episodes: int, seed: int | np.random.Generator) -> np.ndarray:
+    """Return the returns of independent episodes, simulated step by step. `evaluate` must agree with them."""
+    with in_one_line(f"seed must be a whole number or a NumPy generator, got {short_repr(seed)}"):
+        rng = np.random.default_rng(seed)
     starts, start_probs = list(mdp.start), np.fromiter(mdp.start.values(), float)
     returns = np.zeros(episodes)
     for episode in range(episodes):
@@ -93,53 +124,49 @@ def simulate(mdp: "FiniteMDP", policy: Policy, episodes: int, seed: int | np.ran
     return returns
 
 
-def describe_policy(mdp: "FiniteMDP", policy: Policy) -> list[str]:
-    """The decisions of a policy in words, a line for every time and state in which it can find itself.
+def describe_policy(mdp: Problem, policy: Policy) -> list[str]:
+    """Return the decisions of a policy in words, one line for every time and state that it can reach.
 
-    States that leave no choice (one action, or several with the same outcomes) are passed over.
+    States without a real choice (one action, or several with the same outcomes) are left out.
     """
     situations: dict[tuple[int, State], dict[Action, list[Law]]] = {}
     for visit in visits(mdp, policy):
         actions = situations.setdefault((visit.time, visit.state), {})
-        actions.setdefault(visit.action, []).append(visit.earned)
+        actions.setdefault(visit.action, []).append(visit.return_so_far)
     lines = []
     for (time, state), actions in situations.items():
         if len({frozenset(listed) for listed in mdp.outcomes[state].values()}) > 1:
-            lines.append(f"step {time + 1}, {_show(state)}: {_conditions(actions)}")
+            lines.append(f"step {time + 1}, {state}: {_describe_choice(actions)}")
     return lines or ["no choice anywhere"]
 
 
-def _conditions(actions: dict[Action, list[Law]]) -> str:
+def _describe_choice(actions: dict[Action, list[Law]]) -> str:
+    """Return which action is taken after which return so far."""
     if len(actions) == 1:
-        return _show(next(iter(actions)))
+        return str(next(iter(actions)))
     spans = sorted(
-        (min(law.atoms[0] for law in laws), max(law.atoms[-1] for law in laws), _show(action))
+        (min(law.atoms[0] for law in laws), max(law.atoms[-1] for law in laws), str(action))
         for action, laws in actions.items()
     )
     if all(high < low for (_, high, _), (low, _, _) in pairwise(spans)):
-        words = [f"{name} if the return so far is {_span(low, high)}" for low, high, name in spans]
-        return "; ".join(words)
-    points = sorted((atom, _show(a)) for a, laws in actions.items() for law in laws for atom in law.atoms)
+        return "; ".join(f"{name} if the return so far is {_describe_span(low, high)}" for low, high, name in spans)
+    points = sorted((atom, str(action)) for action, laws in actions.items() for law in laws for atom in law.atoms)
     if len({atom for atom, _ in points}) == len(points):
         return "; ".join(f"{name} at return {atom:.6g}" for atom, name in points)
     return " or ".join(name for _, _, name in spans) + ", depending on the history"
 
 
-def _span(low: float, high: float) -> str:
+def _describe_span(low: float, high: float) -> str:
     return f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
 
 
-def _show(thing: Any) -> str:
-    return thing if isinstance(thing, str) else str(thing)
-
-
 def _draw(rng: np.random.Generator, probs: Any) -> int:
-    """An index with the given probabilities."""
+    """Return a random index with these probabilities."""
     return int(np.searchsorted(np.cumsum(probs)[:-1], rng.random(), side="right"))
 
 
-def _key(memory: Any) -> Any:
-    """Something hashable that tells memories apart; arrays are compared by their bytes."""
+def _hashable(memory: Any) -> Any:
+    """Return a hashable value that is equal for equal memories; arrays are compared by their bytes."""
     try:
         hash(memory)
     except TypeError:

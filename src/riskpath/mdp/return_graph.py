@@ -1,11 +1,11 @@
-"""The problem seen by a policy that knows what it has earned: dynamic programming over (time, state, return so far).
+"""Dynamic programming over (time, state, return so far).
 
-For a utility u of the final return, the best such policy is plain backward induction:
+For a utility u of the final return, backward induction gives the best policy that sees the return so far:
 
     V_t(s, ρ) = max_a E[V_{t+1}(S′, ρ + γᵗR)],     V = u(ρ) where an episode ends.
 
-The returns that can occur are collected once; then any number of utilities is solved together, as the last axis
-of every array (B below). What comes back for each is the law of the return of its best policy.
+The returns that can occur are collected once. Then any number of utilities is solved together, as the last axis of
+every array (B below).
 """
 
 from dataclasses import dataclass
@@ -15,11 +15,12 @@ from jaxtyping import Bool, Float, Int
 
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
-from riskpath.mdp.policies import Action, AdaptivePolicy, State
+from riskpath.mdp.policies import AdaptivePolicy
+from riskpath.mdp.problem import Action, State
 from riskpath.risk.law import ATOM_TOLERANCE, Law
 
 MAX_NODES = 4_000_000
-"""The most (time, state, return so far) triples that are collected before giving up."""
+"""The largest number of (time, state, return so far) triples."""
 
 Utilities = Float[np.ndarray, "Z B"]
 """u(z) for every final return z and each of B utilities."""
@@ -27,18 +28,18 @@ Utilities = Float[np.ndarray, "Z B"]
 
 @dataclass(frozen=True)
 class _Branch:
-    """One outcome of an action: its probability, and where each return so far goes."""
+    """One outcome of an action, for all returns so far of a state."""
 
     prob: float
     next: State | None
     """None where the episode ends."""
     index: Int[np.ndarray, " n"]
-    """Into the returns of the next state, or into the final returns."""
+    """For each return so far, its index among the returns of the next state or among the final returns."""
 
 
 @dataclass(frozen=True)
 class _Node:
-    """A state at one time: the returns it can be reached with, and what its actions do."""
+    """A state at one time: the returns so far that can occur there, and the outcomes of its actions."""
 
     returns: Float[np.ndarray, " n"]
     branches: dict[Action, list[_Branch]]
@@ -62,18 +63,20 @@ class ReturnGraph:
             nodes += sum(len(rho) for rho in live.values())
             if nodes > MAX_NODES:
                 raise RiskpathError(
-                    f"more than {MAX_NODES:,} combinations of time, state and return so far; "
-                    "round the rewards, drop the discount or shorten the problem"
+                    f"the problem has more than {MAX_NODES:,} combinations of time, state and return so far; "
+                    "round the rewards, use discount 1 or shorten the problem"
                 )
-        resting = np.zeros(1) if any(mdp.is_terminal(state, 0) for state in mdp.start) else np.empty(0)
-        self.finals, indices = _unique([rho for _, rho in ended] + [resting])
+        at_start = np.zeros(1) if any(mdp.is_terminal(state, 0) for state in mdp.start) else np.empty(0)
+        self.finals, indices = _unique([rho for _, rho in ended] + [at_start])
         for (branch, _), index in zip(ended, indices, strict=False):
             branch.index[:] = index
-        self.resting = indices[-1]
+        self.zero_index = indices[-1]
+        """Index of the final return 0 of episodes that end where they start; empty if there are none."""
 
     def _expand(
         self, live: dict[State, np.ndarray], time: int, ended: list[tuple[_Branch, np.ndarray]]
     ) -> tuple[dict[State, _Node], dict[State, np.ndarray]]:
+        """Return the nodes of one time and the returns so far of every state one step later; extend `ended`."""
         scale = self.mdp.discount**time
         waiting: dict[State, list[tuple[_Branch, np.ndarray]]] = {}
         layer: dict[State, _Node] = {}
@@ -95,7 +98,7 @@ class ReturnGraph:
         return layer, arriving
 
     def best_response(self, utilities: Utilities, prefer_mean: bool = False) -> "Response":
-        """The best policy for each utility; among equally good actions the first, or the one with the best mean."""
+        """Return the best policy for each utility; of equally good actions the first, or the one with the best mean."""
         tie = self.finals[:, None] if prefer_mean else None
         chosen: list[dict[State, np.ndarray]] = []
         value: dict[State, np.ndarray] = {}
@@ -115,7 +118,10 @@ class ReturnGraph:
             value, value_of_tie = new_value, new_tie
             chosen.append(picks)
         start = sum(
-            (prob * (value[s][0] if s in value else utilities[self.resting[0]]) for s, prob in self.mdp.start.items()),
+            (
+                prob * (value[s][0] if s in value else utilities[self.zero_index[0]])
+                for s, prob in self.mdp.start.items()
+            ),
             np.zeros(utilities.shape[1]),
         )
         return Response(self, chosen[::-1], np.asarray(start))
@@ -127,19 +133,19 @@ class Response:
 
     graph: ReturnGraph
     chosen: list[dict[State, np.ndarray]]
-    """By time and state: the number of the action taken, [returns, B]."""
+    """By time and state: the index of the chosen action, [returns, B]."""
     value: Float[np.ndarray, " B"]
     """E[u(Z)] from the start."""
 
     def final_probs(self) -> Float[np.ndarray, "Z B"]:
-        """The law of the return of each policy, over the graph's final returns."""
+        """Return the probabilities of the final returns of the graph under each policy."""
         graph = self.graph
         width = self.value.shape[0]
         finals = np.zeros((len(graph.finals), width))
         mass: dict[State, np.ndarray] = {}
         for state, prob in graph.mdp.start.items():
             if graph.mdp.is_terminal(state, 0):
-                finals[graph.resting[0]] += prob
+                finals[graph.zero_index[0]] += prob
             else:
                 mass[state] = np.full((1, width), prob)
         for time, layer in enumerate(graph.layers):
@@ -159,7 +165,7 @@ class Response:
         return finals
 
     def policy(self, column: int = 0) -> AdaptivePolicy:
-        """The policy of one utility, on the situations it can meet."""
+        """Return the policy of one utility as a table."""
         table: dict[tuple[int, State], tuple[np.ndarray, list[Action]]] = {}
         for time, layer in enumerate(self.graph.layers):
             for state, node in layer.items():
@@ -168,19 +174,19 @@ class Response:
         return AdaptivePolicy(table, self.graph.mdp.discount)
 
     def law(self, column: int = 0) -> Law:
-        """The law of the return of one policy."""
+        """Return the law of the return of one policy."""
         probs = self.final_probs()[:, column]
         return Law(self.graph.finals, probs)
 
 
 def _expect(branches: list[_Branch], value: dict[State, np.ndarray], at_end: np.ndarray) -> np.ndarray:
-    """Σ over outcomes of probability × value, [returns, B]."""
+    """Return Σ over outcomes of probability × value, [returns, B]."""
     terms = [b.prob * (at_end if b.next is None else value[b.next])[b.index] for b in branches]
     return sum(terms[1:], terms[0])
 
 
 def _unique(arrays: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The distinct values of all arrays, ascending, and for each array where its values are among them."""
+    """Return the distinct values of all arrays, ascending, and the indices of the values of each array among them."""
     values = np.concatenate(arrays)
     order = np.argsort(values, kind="stable")
     ascending = values[order]

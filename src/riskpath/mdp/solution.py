@@ -1,4 +1,4 @@
-"""What a solver returns: the value, the law it is the value of, the policy that has it, and how sure we are."""
+"""The result of a solver: the value, the law of the return, the policy, and whether it is proven optimal."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,35 +12,39 @@ from riskpath.risk.measures import RiskMeasure
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The answer of `riskpath.solve`."""
+    """The result of `riskpath.solve`."""
 
     mdp: FiniteMDP = field(repr=False)
-    """The problem solved."""
+    """The problem."""
     risk: RiskMeasure
     """β."""
     policies: str
-    """The class of policies searched."""
+    """The class of policies."""
     value: float
-    """β of the whole return of `policy`: what it is really worth from start to end."""
+    """β of the whole return of `policy`, from start to end."""
     law: Law
     """The law of that return."""
     policy: Policy = field(repr=False)
-    """The policy found."""
+    """The policy."""
     optimal: bool
-    """Proven: no deterministic policy of this class has a larger value."""
+    """Whether it is proven that no deterministic policy of this class has a larger value."""
     report: str
     """How the solver ended, in one line."""
     details: dict[str, Any] = field(default_factory=dict, repr=False)
-    """Numbers particular to one solver, such as `iterations`, `cycle`, `nested_value`, `upper_bound`."""
+    """Numbers of one solver, such as `iterations`, `cycle` and `nested_value`."""
 
     def describe(self) -> str:
-        """A few readable lines."""
+        """Return the value, the decisions and the law of the return as a few lines of text."""
         lines = [f"{self.risk} of the whole return, {self.policies} policies: {self.value:.6g} ({self.report})"]
         lines += [f"  {line}" for line in describe_policy(self.mdp, self.policy)]
         return "\n".join([*lines, f"  return: {self.law}"])
 
+    def plot(self, ax: Any = None, *, kind: str = "cdf", label: str | None = None, **style: Any) -> Any:
+        """Draw the law of the return into matplotlib axes and return the axes, as `Law.plot` does."""
+        return self.law.plot(ax, kind=kind, label=label, **style)
+
     def to_json(self) -> dict[str, Any]:
-        """Plain data, for `--json`."""
+        """Return the solution as data for JSON."""
         return {
             "risk": str(self.risk),
             "policies": self.policies,

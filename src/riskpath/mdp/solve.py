@@ -1,4 +1,4 @@
-"""`solve`: one problem, one measure, four notions of a best policy."""
+"""`solve`: the best policy of one of four policy classes, for one problem and one risk measure."""
 
 from typing import Literal, get_args
 
@@ -8,8 +8,9 @@ from riskpath.mdp.history_solver import solve_history
 from riskpath.mdp.markov_solver import solve_markov
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.nested_solver import solve_nested
+from riskpath.mdp.problem import require_exact_steps
 from riskpath.mdp.solution import Solution
-from riskpath.risk.compose import parse_risk
+from riskpath.risk.compose import as_risk
 from riskpath.risk.measures import RiskMeasure
 
 PolicyClass = Literal["markov", "history", "adaptive", "nested"]
@@ -23,17 +24,21 @@ _SOLVERS = {
 
 
 def solve(mdp: FiniteMDP, risk: RiskMeasure | str, policies: PolicyClass = "adaptive") -> Solution:
-    """The best policy of a class, with its value, law and a readable `describe()`.
+    """Return the best policy of a class, with its value and its law.
 
-    - "markov": π(s), greedy at every step in β of the return to go, as per-step methods are;
-    - "history": π(states and actions so far), the class of Trajectory Q-Learning; deterministic transitions only;
-    - "adaptive": π(time, state, return so far); the only class that makes sense under random transitions;
-    - "nested": π(s), optimal for the time-consistent risk β[R₀ + γβ[R₁ + …]], another objective altogether.
+    - "markov": π(s), at every step greedy in β of the return to go, like per-step methods;
+    - "history": π(states and actions so far), the class of Trajectory Q-Learning, for deterministic transitions only;
+    - "adaptive": π(time, state, return so far), for random transitions as well;
+    - "nested": π(s), optimal for a different objective, the time-consistent risk β[R₀ + γβ[R₁ + …]].
+
+    The risk may be a measure or a text such as "cvar:0.1".
     """
     if not isinstance(mdp, FiniteMDP):
         kind = mdp if isinstance(mdp, str) else type(mdp).__name__
-        raise RiskpathError(f"solve takes a FiniteMDP, got {kind}; of a problem by name it is rp.make(name).mdp()")
+        raise RiskpathError(f"solve needs a FiniteMDP, got {kind}; for a built-in problem use rp.make(name).mdp()")
     if policies not in _SOLVERS:
         accepted = ", ".join(map(repr, get_args(PolicyClass)))
         raise RiskpathError(f"policies must be one of {accepted}, got {policies!r}")
-    return _SOLVERS[policies](mdp, parse_risk(risk))
+    risk = as_risk(risk)
+    require_exact_steps(mdp.max_episode_steps)
+    return _SOLVERS[policies](mdp, risk)

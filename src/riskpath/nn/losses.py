@@ -53,3 +53,10 @@ def midpoints(count: int) -> Float[Array, " count"]:
 def stratified(count: int, *, key: Key) -> Float[Array, " count"]:
     """Draw one uniform level from each of `count` equal parts of [0, 1]; less noisy than independent draws."""
     return (jnp.arange(count, dtype=jnp.float32) + jax.random.uniform(key, (count,))) / count
+
+
+def sample_quantiles(atoms: Float[Array, "K *A"], taus: Float[Array, " N"]) -> Float[Array, "N *A"]:
+    """Return F⁻¹(τ) of K equally likely atoms, along the first axis."""
+    count = atoms.shape[0]
+    ranks = jnp.clip(jnp.ceil(taus * count).astype(jnp.int32) - 1, 0, count - 1)
+    return jnp.sort(atoms, axis=0)[ranks]

@@ -1,6 +1,6 @@
-"""Distortion risk measures and the laws of returns they are measures of."""
+"""Distortion risk measures, and finite laws of returns."""
 
-from riskpath.risk.compose import Distortion, Mixture, parse_risk, register_risk
+from riskpath.risk.compose import Distortion, Mixture, as_risk, parse_risk, register_risk
 from riskpath.risk.inverse import inverse
 from riskpath.risk.law import Law
 from riskpath.risk.measures import CPW, POW, CVaR, Mean, RiskMeasure, Wang
@@ -17,6 +17,7 @@ __all__ = [
     "RiskMeasure",
     "Tabulated",
     "Wang",
+    "as_risk",
     "inverse",
     "parse_risk",
     "register_risk",

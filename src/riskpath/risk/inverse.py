@@ -1,4 +1,4 @@
-"""Increasing functions of [0, 1] to itself, on NumPy or JAX arrays: which namespace, safe ends, and the inverse."""
+"""Increasing functions from [0, 1] to itself on NumPy or JAX arrays: namespaces, safe end points, numeric inverse."""
 
 import math
 from collections.abc import Callable
@@ -12,17 +12,17 @@ import scipy.special
 
 
 def uses_jax(*values: Any) -> bool:
-    """Is there a JAX array (or tracer) anywhere in these PyTrees?"""
+    """Return whether these PyTrees contain a JAX array or a tracer."""
     return any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(values))
 
 
 def namespace(*values: Any) -> tuple[Any, Any]:
-    """The array functions for these values, and the special functions that go with them."""
+    """Return the array module for these values (NumPy or jax.numpy) and its module of special functions."""
     return (jnp, jax.scipy.special) if uses_jax(*values) else (np, scipy.special)
 
 
 def as_float(x: Any, xp: Any) -> Any:
-    """An array of `x` in floating point: float64 in NumPy, as it is in JAX."""
+    """Return `x` as a floating-point array: float64 in NumPy; in JAX its own precision, or the default one."""
     if xp is np:
         return np.asarray(x, dtype=np.float64)
     x = jnp.asarray(x)
@@ -30,7 +30,7 @@ def as_float(x: Any, xp: Any) -> Any:
 
 
 def on_interior(function: Callable[[Any], Any], t: Any, xp: Any) -> Any:
-    """`function` on (0, 1), continued by 0 and 1: no infinite slope there turns a gradient to NaN."""
+    """Return `function(t)` inside (0, 1), 0 below and 1 above. Infinite slopes at the ends give no NaN gradients."""
     t = as_float(t, xp)
     tiny = float(xp.finfo(t.dtype).eps)
     inner = function(xp.clip(t, tiny / 8, 1 - tiny / 2))
@@ -38,9 +38,9 @@ def on_interior(function: Callable[[Any], Any], t: Any, xp: Any) -> Any:
 
 
 def inverse(function: Callable[[Any], Any], y: Any, side: Literal["left", "right"] = "right") -> Any:
-    """Inverts an increasing function by bisection: sup{x: f(x) ≤ y}; on the left, inf{x: f(x) ≥ y}.
+    """Invert an increasing function by bisection: return sup{x: f(x) ≤ y}, or inf{x: f(x) ≥ y} with side="left".
 
-    Under JAX the result is differentiable in `y` and in whatever `function` closes over.
+    In JAX the result is differentiable in `y` and in all values that `function` closes over.
     """
     xp, _ = namespace(y, function(0.5))
     y = as_float(y, xp)
@@ -52,17 +52,17 @@ def inverse(function: Callable[[Any], Any], y: Any, side: Literal["left", "right
         low, _ = jax.lax.fori_loop(0, steps, halve, (low, half))
         x = _newton_step(function, jax.lax.stop_gradient(low), y)
         return jnp.where(beyond(y, function(jnp.ones_like(y))), 1.0, jnp.where(y <= 0, 0.0, x))
-    # Distribution functions repeat few values, 0 and 1 among them: only the others are worth the search.
+    # A distribution function has few distinct values, often 0 and 1: each of the others is searched once.
     distinct, place = np.unique(y, return_inverse=True)
     x = np.where(beyond(distinct, function(1.0)), 1.0, 0.0)
     inner = (x == 0) & (distinct > 0)
     if inner.any():
-        x[inner] = _cut_down(function, below, distinct[inner], steps)
+        x[inner] = _bisect_in_pieces(function, below, distinct[inner], steps)
     return x[place].reshape(y.shape)
 
 
-def _cut_down(function: Any, below: Any, y: np.ndarray, bits: int) -> np.ndarray:
-    """Bisection that tries many points at once: for the few values of a law, calls cost more than arithmetic."""
+def _bisect_in_pieces(function: Any, below: Any, y: np.ndarray, bits: int) -> np.ndarray:
+    """Return the inverse to `bits` binary digits, by bisection into many pieces: few values need few calls."""
     pieces = 2 ** max(1, 6 - int(np.log2(len(y))) // 2)
     low, width = np.zeros(len(y)), 1.0
     for _ in range(math.ceil(bits / math.log2(pieces))):
@@ -73,7 +73,7 @@ def _cut_down(function: Any, below: Any, y: np.ndarray, bits: int) -> np.ndarray
 
 
 def _newton_step(function: Callable[[Any], Any], x: jax.Array, y: jax.Array) -> jax.Array:
-    """x − (f(x) − y)/f′(x): nothing new in value after bisection, but its derivative is the inverse's."""
+    """Return x − (f(x) − y)/f′(x). After bisection the value hardly changes; the derivative is that of the inverse."""
     eps = float(jnp.finfo(x.dtype).eps)
     inside = jnp.clip(x, eps, 1 - eps)
     value, slope = jax.jvp(function, (inside,), (jnp.ones_like(inside),))

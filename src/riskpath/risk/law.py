@@ -1,9 +1,8 @@
-"""Finite laws of a return: atoms and their probabilities, in float64, and what can be done with them.
+"""Finite laws of a return: atoms and their probabilities in float64, with arithmetic, statistics and comparisons.
 
 Two rules hold for every law. Atoms closer than `ATOM_TOLERANCE` (relative to the largest atom, at least 1) are
-one atom, placed at their common mean, so that sums reached along different paths meet again. And no law may
-have more than `MAX_ATOMS` atoms, counted before they are merged: what would need more ends in a clear error instead
-of in swap space.
+merged at their common mean, so that sums that differ only by rounding are equal. And a law with more than `MAX_ATOMS`
+atoms, counted before the merge, is refused before it fills the memory.
 """
 
 import math
@@ -14,23 +13,29 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riskpath.errors import RiskpathError
+from riskpath.errors import RiskpathError, in_one_line, short_repr
+from riskpath.risk.compose import as_risk
+from riskpath.risk.measures import RiskMeasure
+from riskpath.validation import require_counts
 
 ATOM_TOLERANCE = 1e-9
+"""Atoms closer than this are equal, relative to the largest atom (at least 1)."""
 PROB_TOLERANCE = 1e-9
+"""The accepted error of a sum of probabilities, for each of them."""
 MAX_ATOMS = 2**21
+"""The largest number of atoms of a law."""
 
 Vector = Float[np.ndarray, " n"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Law:
-    """A distribution of returns on finitely many values: `Law([0.0, 100.0], [0.25, 0.75])`."""
+    """A return distribution with finitely many values: `Law([0.0, 100.0], [0.25, 0.75])`."""
 
     atoms: Vector
     """x₁ < … < xₙ."""
     probs: Vector
-    """P(Z = xᵢ) > 0, summing to one."""
+    """P(Z = xᵢ) > 0, with sum 1."""
 
     def __init__(self, atoms: Iterable[float], probs: Iterable[float]):
         x, p = _vector(atoms), _vector(probs)
@@ -38,30 +43,30 @@ class Law:
             raise RiskpathError(
                 f"a law needs as many atoms as probabilities, at least one: got {x.shape} and {p.shape}"
             )
-        _finite(x)
+        _require_finite(x)
         _check_size(x.size)
         if not (p >= 0).all() or abs(p.sum() - 1) > PROB_TOLERANCE * max(1, p.size):
             raise RiskpathError(
                 f"probabilities of a law must be non-negative and sum to 1, their sum is {p.sum():.12g}"
             )
-        x, p = _merged(x[p > 0], p[p > 0])
+        x, p = _merge(x[p > 0], p[p > 0])
         object.__setattr__(self, "atoms", x)
         object.__setattr__(self, "probs", p / p.sum())
 
     @staticmethod
     def point(value: float) -> "Law":
-        """The sure return `value`."""
+        """Return the law of a certain return `value`."""
         return Law([value], [1.0])
 
     @staticmethod
     def of_sample(returns: Iterable[float]) -> "Law":
-        """The empirical law of a sample."""
+        """Return the empirical law of a sample."""
         x = _vector(returns)
         return Law(x, np.full(x.shape, 1 / max(1, x.size)))
 
     @staticmethod
     def mix(laws: Sequence["Law"], weights: Iterable[float]) -> "Law":
-        """The law of a return drawn from `laws[i]` with probability `weights[i]`."""
+        """Return the law of a return drawn from `laws[i]` with probability `weights[i]`."""
         weights = list(weights)
         if len(laws) != len(weights) or not laws:
             raise RiskpathError(f"got {len(laws)} laws and {len(weights)} weights; they must match")
@@ -70,38 +75,38 @@ class Law:
         return Law(atoms, np.concatenate([w * law.probs for w, law in zip(weights, laws, strict=True)]))
 
     def shift(self, by: float) -> "Law":
-        """The law of Z + by."""
-        return _trusted(*_merged(_finite(self.atoms + by), self.probs))
+        """Return the law of Z + by."""
+        return _trusted(*_merge(_require_finite(self.atoms + by), self.probs))
 
     def scale(self, by: float) -> "Law":
-        """The law of by·Z."""
-        return _trusted(*_merged(_finite(self.atoms * by), self.probs))
+        """Return the law of by·Z."""
+        return _trusted(*_merge(_require_finite(self.atoms * by), self.probs))
 
     def convolve(self, other: "Law") -> "Law":
-        """The law of the sum of two independent returns."""
+        """Return the law of the sum of two independent returns."""
         _check_size(len(self) * len(other))
         few, many = (self, other) if len(self) <= len(other) else (other, self)
         if len(few) == 1:
             return many.shift(few.atoms[0])
-        # A few long ascending runs, which a merging sort joins in nearly linear time.
+        # With the shorter law first, the sums form a few long ascending runs, which a stable sort merges quickly.
         atoms, probs = (
             np.add.outer(few.atoms, many.atoms).ravel(),
             np.multiply.outer(few.probs, many.probs).ravel(),
         )
-        return _trusted(*_merged(atoms, probs))
+        return _trusted(*_merge(atoms, probs))
 
     def cdf(self, x: float | Float[np.ndarray, "*m"]) -> Any:
-        """F(x) = P(Z ≤ x)."""
+        """Return F(x) = P(Z ≤ x)."""
         steps = np.concatenate([[0.0], self.cumulative])
         return steps[np.searchsorted(self.atoms, x, side="right")]
 
     def quantile(self, tau: float | Float[np.ndarray, "*m"]) -> Any:
-        """F⁻¹(τ) = min{x: F(x) ≥ τ}."""
+        """Return F⁻¹(τ) = min{x: F(x) ≥ τ}."""
         return self.atoms[np.searchsorted(self.cumulative[:-1], np.asarray(tau) - 1e-12, side="left")]
 
     @property
     def cumulative(self) -> Vector:
-        """F at every atom; its last entry is exactly one."""
+        """F at every atom; the last entry is exactly 1."""
         cdf = np.cumsum(self.probs)
         cdf[-1] = 1.0
         return cdf
@@ -116,32 +121,36 @@ class Law:
         """The standard deviation."""
         return math.sqrt(max(0.0, float((self.atoms - self.mean) ** 2 @ self.probs)))
 
+    def risk(self, measure: RiskMeasure | str) -> float:
+        """Return β[Z] for a measure or its text, for example "cvar:0.1"."""
+        return float(as_risk(measure).value(self))
+
     def shortfall(self, x: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
-        """E[(x − Z)⁺], the integrated distribution function."""
+        """Return E[(x − Z)⁺], the integrated distribution function."""
         below = np.searchsorted(self.atoms, x, side="right")
         mass = np.concatenate([[0.0], np.cumsum(self.probs)])[below]
         moment = np.concatenate([[0.0], np.cumsum(self.probs * self.atoms)])[below]
         return x * mass - moment
 
     def dominates(self, other: "Law", order: int = 1, tolerance: float = ATOM_TOLERANCE) -> bool:
-        """Is this law at least as good for everyone who prefers more (order 1), and is risk averse (order 2)?
+        """Return whether this law dominates another one stochastically, to first or second order.
 
-        Order 1: F(x) ≤ G(x) everywhere; every distortion measure agrees. Order 2: E[(x−Z)⁺] ≤ E[(x−W)⁺]
-        everywhere; every measure with concave h agrees. Equal laws dominate each other. The tolerance is on
-        the value of the return, relative to the largest atom: no measure that agrees is off by more.
+        Order 1: F(x) ≤ G(x) everywhere; then every distortion measure prefers this law. Order 2: E[(x−Z)⁺] ≤
+        E[(x−W)⁺] everywhere; then every measure with concave h prefers it. Equal laws dominate each other. The
+        tolerance is relative to the largest atom: a measure can contradict the answer by no more than that.
         """
         slack = tolerance * max(1.0, *np.abs(self.atoms[[0, -1]]), *np.abs(other.atoms[[0, -1]]))
         if order == 1:
             return bool((self.cumulative <= other.cdf(self.atoms + slack) + 1e-12).all())
         if order == 2:
-            # Both sides are piecewise linear: it is enough to look at every kink, and at infinity (the means).
+            # Both sides are piecewise linear: comparing them at every kink and at infinity (the means) is enough.
             kinks = np.concatenate([self.atoms, other.atoms])
             behind = (self.shortfall(kinks) > other.shortfall(kinks) + slack).any()
             return bool(not behind and self.mean >= other.mean - slack)
-        raise RiskpathError(f"order of dominance must be 1 or 2, got {order}")
+        raise RiskpathError(f"order of dominance must be 1 or 2, got {short_repr(order)}")
 
     def wasserstein(self, other: "Law", p: float = 1.0) -> float:
-        """d_p = (∫₀¹ |F⁻¹(ω) − G⁻¹(ω)|^p dω)^(1/p); p may be infinite."""
+        """Return d_p = (∫₀¹ |F⁻¹(ω) − G⁻¹(ω)|^p dω)^(1/p); p may be infinite."""
         if not p >= 1:
             raise RiskpathError(f"the order p of a Wasserstein distance must be at least 1, got {p}")
         levels = np.union1d(self.cumulative, other.cumulative)
@@ -150,17 +159,29 @@ class Law:
         gaps = np.abs(self.quantile(levels) - other.quantile(levels))
         if math.isinf(p):
             return float(gaps.max())
-        largest = gaps.max() or 1.0  # scaled, or a large p would overflow
+        largest = gaps.max() or 1.0  # divided out, because a large p would overflow
         return float(largest * (((gaps / largest) ** p) @ widths) ** (1 / p))
 
     def sample(self, size: int, seed: int | np.random.Generator = 0) -> Float[np.ndarray, " size"]:
-        """Independent draws."""
-        return np.random.default_rng(seed).choice(self.atoms, size=size, p=self.probs)
+        """Return independent draws."""
+        require_counts(0, size=size)
+        with in_one_line(f"seed must be a whole number or a NumPy generator, got {short_repr(seed)}"):
+            rng = np.random.default_rng(seed)
+        return rng.choice(self.atoms, size=size, p=self.probs)
 
     def isclose(self, other: "Law", tolerance: float = 1e-7) -> bool:
-        """Do the two agree, up to a distance that is small beside their atoms?"""
+        """Return whether the distance of two laws is small compared with their atoms."""
         scale = max(1.0, *np.abs(self.atoms[[0, -1]]), *np.abs(other.atoms[[0, -1]]))
         return bool(self.wasserstein(other) <= tolerance * scale)
+
+    def plot(self, ax: Any = None, *, kind: str = "cdf", label: str | None = None, **style: Any) -> Any:
+        """Draw the law into matplotlib axes, or into new ones, and return the axes; needs `riskpath[plot]`.
+
+        `kind` is "cdf" or one of the other kinds of `riskpath.plot.plot_law`; `style` goes to matplotlib.
+        """
+        from riskpath.plot import plot_law  # here, because matplotlib is optional
+
+        return plot_law(self, ax, kind=kind, label=label, **style)
 
     def __len__(self) -> int:
         return self.atoms.size
@@ -176,33 +197,38 @@ class Law:
 
 
 def _trusted(atoms: Vector, probs: Vector) -> Law:
-    """A law from arrays that already obey its rules."""
+    """Return a law from arrays that are already sorted, merged and normalised."""
     law = object.__new__(Law)
     object.__setattr__(law, "atoms", atoms)
     object.__setattr__(law, "probs", probs)
     return law
 
 
-def _finite(x: Vector) -> Vector:
+def _require_finite(x: Vector) -> Vector:
+    """Return the atoms, or refuse them if one is infinite or NaN."""
     if not np.isfinite(x).all():
         raise RiskpathError(f"atoms of a law must be finite, got {x[~np.isfinite(x)][0]}")
     return x
 
 
 def _vector(values: Iterable[float]) -> Vector:
-    return np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
+    """Return numbers as a float64 array."""
+    try:
+        return np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise RiskpathError(f"expected a list of numbers, got {short_repr(values)}") from None
 
 
 def _check_size(size: int) -> None:
     if size > MAX_ATOMS:
         raise RiskpathError(
             f"a return law would need {size:,} atoms, more than the limit of {MAX_ATOMS:,}; "
-            "round the rewards, drop the discount or shorten the horizon"
+            "round the rewards, use discount 1 or shorten the horizon"
         )
 
 
-def _merged(x: Vector, p: Vector) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-    """Sorts the atoms and joins neighbours closer than the tolerance."""
+def _merge(x: Vector, p: Vector) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+    """Return sorted atoms and their probabilities; atoms closer than the tolerance are merged."""
     order = np.argsort(x, kind="stable")
     x, p = x[order], p[order]
     apart = np.diff(x) > ATOM_TOLERANCE * max(1.0, abs(x[0]), abs(x[-1]))
@@ -210,6 +236,6 @@ def _merged(x: Vector, p: Vector) -> tuple[Float[np.ndarray, " m"], Float[np.nda
         return x, p
     first = np.concatenate([[0], np.flatnonzero(apart) + 1])
     mass = np.add.reduceat(p, first)
-    # As the first of a group plus a mean offset, so that an atom alone keeps its value to the last bit.
+    # First atom of a group plus the mean offset from it: an atom that is alone keeps its value to the last bit.
     offset = x - np.repeat(x[first], np.diff(np.append(first, x.size)))
     return x[first] + np.add.reduceat(p * offset, first) / mass, mass

@@ -1,11 +1,11 @@
-"""Distortion risk measures: what the risk of a return distribution is.
+"""Distortion risk measures: one number for the risk of a return distribution.
 
-For a return Z with distribution function F, a distortion measure re-weights the outcomes by their rank:
+For a return Z with distribution function F, a distortion measure weights the outcomes by their rank:
 
     β[Z] = ∫ x d(h∘F)(x) = ∫₀¹ F⁻¹(h⁻¹(τ)) dτ,     h: [0,1] → [0,1] increasing, h(0) = 0, h(1) = 1.
 
 `weight` is h, `distort` is h⁻¹. On a law with atoms x₁ < … < xₙ the integral is the sum
-Σᵢ xᵢ (h(Fᵢ) − h(Fᵢ₋₁)), which is what `value` computes; a sample is the law that gives each draw 1/n.
+Σᵢ xᵢ (h(Fᵢ) − h(Fᵢ₋₁)), which `value` computes; a sample is the law that gives each draw probability 1/n.
 
 | measure   | h⁻¹(τ)                      | h(t)                 | level        | attitude                      |
 |-----------|-----------------------------|----------------------|--------------|-------------------------------|
@@ -16,8 +16,8 @@ For a return Z with distribution function F, a distortion measure re-weights the
 |           | η ≥ 0: τ^(1/(1+|η|))        | t^(1+|η|)            |              |                               |
 | `CPW(η)`  | τ^η/(τ^η+(1−τ)^η)^(1/η)     | numeric inverse      | .2793 ≤ η ≤ 1| neither                       |
 
-Every measure is a PyTree whose level is a leaf, and computes with whatever it is given: NumPy in, float64
-NumPy out; JAX in, JAX out, under `jit`, `vmap` (over the level as well) and `grad`.
+Every measure is a PyTree whose level is a leaf. NumPy input gives float64 NumPy output; JAX input gives JAX output,
+also under `jit`, `vmap` (over the level as well) and `grad`.
 """
 
 import abc
@@ -42,7 +42,7 @@ Tau: TypeAlias = float | Float[np.ndarray, "*N"] | Float[Array, "*N"]
 
 @runtime_checkable
 class DiscreteLaw(Protocol):
-    """Anything with atoms and their probabilities, such as `riskpath.Law`."""
+    """An object with atoms and their probabilities, such as `riskpath.Law`."""
 
     @property
     def atoms(self) -> Any:
@@ -56,42 +56,42 @@ class DiscreteLaw(Protocol):
 
 
 class RiskMeasure(eqx.Module, Registered):
-    """β: a number for a distribution of returns; larger is better.
+    """A risk measure β: a number for a distribution of returns; larger is better.
 
-    A measure of your own is a subclass with these three members. If only one of `distort` and `weight` has a
-    formula, the other is `inverse` of it. For a measure without parameters, `Distortion` is shorter.
+    A measure of your own is a subclass with the three abstract members. If only one of `distort` and `weight` has a
+    formula, compute the other with `inverse`. For a measure without parameters, `Distortion` is shorter.
     """
 
     @abc.abstractmethod
     def distort(self, tau: Tau) -> Any:
-        """h⁻¹(τ): where to read the quantile function instead of at τ."""
+        """Return h⁻¹(τ): the level at which the quantile function is read instead of τ."""
 
     @abc.abstractmethod
     def weight(self, cdf: Tau) -> Any:
-        """h(t): the distorted distribution function, at a value t of the undistorted one."""
+        """Return h(t): the distorted value of a cumulative probability t."""
 
     @property
     @abc.abstractmethod
     def concave(self) -> bool:
-        """Is h concave, that is: does the measure prefer less spread at the same mean (risk aversion)?"""
+        """Whether h is concave: the measure is risk averse and prefers less spread at the same mean."""
 
     def value(
         self,
         returns: DiscreteLaw | Real[np.ndarray, " n"] | Real[Array, " n"] | Iterable[float],
         probs: Real[np.ndarray, " n"] | Real[Array, " n"] | Iterable[float] | None = None,
     ) -> Any:
-        """β of a sample, of a weighted sample (or atoms with their probabilities), or of a law.
+        """Return β of a sample, of a weighted sample (atoms with their probabilities), or of a law.
 
-        Weights need not sum to one. Use `jax.vmap` for a batch of samples.
+        Probabilities are normalised, so counts work as well. Use `jax.vmap` for a batch of samples.
         """
         if isinstance(returns, DiscreteLaw):
             returns, probs = returns.atoms, returns.probs
-        returns, probs = _array_like(returns), None if probs is None else _array_like(probs)
+        returns, probs = _as_sequence(returns), None if probs is None else _as_sequence(probs)
         xp, _ = namespace(returns, probs, self)
         x = as_float(returns, xp)
         p = None if probs is None else xp.asarray(probs, dtype=x.dtype)
         _check_sample(x, p)
-        # F at every atom, ending at exactly one: h may be infinitely steep there.
+        # F at every atom. Its last value must be exactly 1, where h may be infinitely steep.
         if p is None:
             x = np.sort(x) if xp is np else ascending(x)
             cdf = xp.arange(1, x.size + 1, dtype=x.dtype) / x.size
@@ -104,7 +104,8 @@ class RiskMeasure(eqx.Module, Registered):
         return xp.sum(x * mass)
 
 
-def _array_like(values: Any) -> Any:
+def _as_sequence(values: Any) -> Any:
+    """Return an array or sequence unchanged, any other iterable as a list."""
     return values if hasattr(values, "__array__") or isinstance(values, Sequence) else list(values)
 
 
@@ -120,19 +121,19 @@ def _check_sample(x: Any, p: Any) -> None:
         raise RiskpathError("probabilities must be non-negative, finite and not all zero")
 
 
-def as_level(value: Any) -> Level:
-    """Numbers become Python floats, so that NumPy input stays NumPy; JAX arrays and tracers stay as they are."""
+def as_level(value: Any, what: str = "a risk level") -> Level:
+    """Return a number as a Python float, which keeps NumPy input in NumPy; JAX arrays and tracers pass through."""
     if isinstance(value, jax.Array):
         return value
     try:
         return float(value)
     except (TypeError, ValueError):
         shown = repr(value) if isinstance(value, str | None) else type(value).__name__
-        raise RiskpathError(f"a risk level must be a number, got {shown}") from None
+        raise RiskpathError(f"{what} must be a number, got {shown}") from None
 
 
 def _check_level(measure: Any, accepted: str, inside: Callable[[np.ndarray], Any]) -> None:
-    """Refuses a level that is not `inside`; one that is being traced is taken on trust."""
+    """Refuse a level that is not `inside`. A traced level has no value yet and is not checked."""
     if isinstance(measure.level, Tracer):
         return
     level = np.atleast_1d(np.asarray(measure.level, dtype=np.float64))
@@ -142,26 +143,26 @@ def _check_level(measure: Any, accepted: str, inside: Callable[[np.ndarray], Any
 
 
 def level_text(level: Level) -> str:
-    """Shortest text that reads back as the same number."""
+    """Return the shortest text that reads back as the same number."""
     if isinstance(level, jax.Array) and (isinstance(level, Tracer) or level.ndim):
         return str(level)
     return repr(float(level)).removesuffix(".0").replace("e+", "e")  # a plus sign separates the parts of a mixture
 
 
 class Mean(RiskMeasure):
-    """The expected return: risk neutral, the limit of every other measure here."""
+    """The expected return, which is risk neutral. Every other family contains it."""
 
     def distort(self, tau: Tau) -> Any:
-        """h⁻¹(τ) = τ."""
+        """Return h⁻¹(τ) = τ."""
         return tau
 
     def weight(self, cdf: Tau) -> Any:
-        """h(t) = t."""
+        """Return h(t) = t."""
         return cdf
 
     @property
     def concave(self) -> bool:
-        """The identity is."""
+        """True: h is linear."""
         return True
 
     def __str__(self) -> str:
@@ -169,7 +170,7 @@ class Mean(RiskMeasure):
 
 
 class CVaR(RiskMeasure):
-    """Conditional value at risk: the mean of the worst share `level` of all returns."""
+    """Conditional value at risk: the mean of the worst `level` share of all returns."""
 
     level: Level = eqx.field(converter=as_level)
     """η in (0, 1]; 1 is the mean."""
@@ -178,17 +179,17 @@ class CVaR(RiskMeasure):
         _check_level(self, "in (0, 1]", lambda eta: (eta > 0) & (eta <= 1))
 
     def distort(self, tau: Tau) -> Any:
-        """h⁻¹(τ) = ητ."""
+        """Return h⁻¹(τ) = ητ."""
         return self.level * tau
 
     def weight(self, cdf: Tau) -> Any:
-        """h(t) = min(t/η, 1): one, not zero, above η."""
+        """Return h(t) = min(t/η, 1)."""
         xp, _ = namespace(self.level, cdf)
         return xp.minimum(cdf / self.level, 1.0)
 
     @property
     def concave(self) -> bool:
-        """At every level."""
+        """True at every level."""
         return True
 
     def __str__(self) -> str:
@@ -196,7 +197,7 @@ class CVaR(RiskMeasure):
 
 
 class Wang(RiskMeasure):
-    """Wang's transform: the quantiles of a normal, shifted by `level` standard deviations."""
+    """The Wang transform: it shifts the mean of a normal distribution by `level` standard deviations."""
 
     level: Level = eqx.field(converter=as_level)
     """η, any real number: negative is averse, positive is seeking, 0 is the mean."""
@@ -205,11 +206,11 @@ class Wang(RiskMeasure):
         _check_level(self, "a finite number", np.isfinite)
 
     def distort(self, tau: Tau) -> Any:
-        """h⁻¹(τ) = Φ(Φ⁻¹(τ) + η)."""
+        """Return h⁻¹(τ) = Φ(Φ⁻¹(τ) + η)."""
         return self._shift(tau, self.level)
 
     def weight(self, cdf: Tau) -> Any:
-        """h(t) = Φ(Φ⁻¹(t) − η)."""
+        """Return h(t) = Φ(Φ⁻¹(t) − η)."""
         return self._shift(cdf, -self.level)
 
     def _shift(self, t: Tau, by: Level) -> Any:
@@ -218,7 +219,7 @@ class Wang(RiskMeasure):
 
     @property
     def concave(self) -> bool:
-        """When averse."""
+        """Whether the level is averse or neutral."""
         return bool(self.level <= 0)
 
     def __str__(self) -> str:
@@ -226,7 +227,7 @@ class Wang(RiskMeasure):
 
 
 class POW(RiskMeasure):
-    """The power measure; for averse whole levels, the expected worst of 1 + |level| draws."""
+    """The power measure. For negative integer levels, the expected worst of 1 + |level| draws."""
 
     level: Level = eqx.field(converter=as_level)
     """η, any real number: negative is averse, positive is seeking, 0 is the mean."""
@@ -235,12 +236,12 @@ class POW(RiskMeasure):
         _check_level(self, "a finite number", np.isfinite)
 
     def distort(self, tau: Tau) -> Any:
-        """h⁻¹(τ) = τ^(1/(1+|η|)) if η ≥ 0, else 1 − (1−τ)^(1/(1+|η|))."""
+        """Return h⁻¹(τ) = τ^(1/(1+|η|)) if η ≥ 0, else 1 − (1−τ)^(1/(1+|η|))."""
         xp, _ = namespace(tau, self.level)
         return self._power(tau, 1 / (1 + xp.abs(self.level)), xp)
 
     def weight(self, cdf: Tau) -> Any:
-        """h(t) = t^(1+|η|) if η ≥ 0, else 1 − (1−t)^(1+|η|)."""
+        """Return h(t) = t^(1+|η|) if η ≥ 0, else 1 − (1−t)^(1+|η|)."""
         xp, _ = namespace(cdf, self.level)
         return self._power(cdf, 1 + xp.abs(self.level), xp)
 
@@ -250,7 +251,7 @@ class POW(RiskMeasure):
 
     @property
     def concave(self) -> bool:
-        """When averse."""
+        """Whether the level is averse or neutral."""
         return bool(self.level <= 0)
 
     def __str__(self) -> str:
@@ -258,31 +259,32 @@ class POW(RiskMeasure):
 
 
 def _cpw(tau: Any, eta: Any) -> Any:
+    """Return h⁻¹(τ) of CPW."""
     xp, _ = namespace(tau, eta)
     return on_interior(lambda t: t**eta / (t**eta + (1 - t) ** eta) ** (1 / eta), tau, xp)
 
 
 class CPW(RiskMeasure):
-    """Cumulative probability weighting of prospect theory: both tails count for more than their share."""
+    """Cumulative probability weighting of prospect theory: both tails get more weight than their probability."""
 
     level: Level = eqx.field(converter=as_level)
-    """η in [0.2793, 1], where h⁻¹ increases; 0.71 fits human choices, 1 is the mean."""
+    """η in [0.2793, 1], where h⁻¹ is increasing; 0.71 fits human choices, 1 is the mean."""
 
     def __check_init__(self):
         accepted = "in [0.2793, 1] (below that its distortion is not increasing)"
         _check_level(self, accepted, lambda eta: (eta >= 0.2793) & (eta <= 1))
 
     def distort(self, tau: Tau) -> Any:
-        """h⁻¹(τ) = τ^η / (τ^η + (1−τ)^η)^(1/η)."""
+        """Return h⁻¹(τ) = τ^η / (τ^η + (1−τ)^η)^(1/η)."""
         return _cpw(tau, self.level)
 
     def weight(self, cdf: Tau) -> Any:
-        """h(t), for which there is no formula."""
+        """Return h(t), by bisection: there is no formula."""
         return inverse(lambda tau: _cpw(tau, self.level), cdf)
 
     @property
     def concave(self) -> bool:
-        """Only where it is the mean."""
+        """True only at level 1, which is the mean."""
         return bool(self.level == 1)
 
     def __str__(self) -> str:

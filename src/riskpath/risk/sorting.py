@@ -1,7 +1,10 @@
-"""A sort for the few hundred atoms of a learned law, many laws at once.
+"""A sort for the atoms of learned laws: a few hundred atoms, many laws at once.
 
-On a CPU XLA sorts one row after the other and calls a function for each comparison. A sorting network is nothing but
-minima and maxima of whole arrays, which are vectorised: five to ten times faster for 256 atoms.
+On a CPU, XLA sorts one row after the other and calls a function for each comparison. A sorting network consists of
+minima and maxima of whole arrays, which are vectorised. For 256 laws on one core (benchmarks/sorting.py), `jnp.sort`
+takes 5.7 times as long at 16 atoms, 7.9 times at 64 and 6.4 times at 512; with the gradient 2.0, 1.7 and 1.2 times.
+The network takes up to 1.1 seconds longer to compile, with the gradient up to 3.5. On other devices than a CPU
+`ascending` uses `jnp.sort`.
 """
 
 import jax
@@ -9,29 +12,33 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 LARGEST = 512
-"""Beyond this the network's n log² n comparisons are too many."""
+"""The largest number of atoms for the network, which needs n log² n comparisons."""
 
 
 def ascending(x: Float[Array, " n"]) -> Float[Array, " n"]:
-    """The same numbers, the lowest first."""
+    """Return the numbers in ascending order."""
     if not 2 <= x.size <= LARGEST:
-        return jnp.sort(x, stable=False)  # equal ones are equal
-    return jax.lax.platform_dependent(x, cpu=_network, default=lambda x: jnp.sort(x, stable=False))
+        return _library_sort(x)
+    return jax.lax.platform_dependent(x, cpu=sorting_network, default=_library_sort)
 
 
-def _network(x: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Batcher's bitonic network: sorted blocks of k/2 are merged into sorted blocks of k, until one is left."""
+def _library_sort(x: Float[Array, " n"]) -> Float[Array, " n"]:
+    return jnp.sort(x, stable=False)  # equal numbers need no order
+
+
+def sorting_network(x: Float[Array, " n"]) -> Float[Array, " n"]:
+    """Sort with Batcher's bitonic network: merge sorted blocks of k/2 into sorted blocks of k, until one is left."""
     size = 1 << (x.size - 1).bit_length()
     padded = jnp.concatenate([x, jnp.full((size - x.size,), jnp.inf, x.dtype)])
     k = 2
     while k <= size:
         low, high = jnp.moveaxis(padded.reshape(-1, 2, k // 2), 1, 0)
-        high = high[:, ::-1]  # one up, the other down: then the halves of both are compared
+        high = high[:, ::-1]  # one half ascending, the other descending: then the two are compared entry by entry
         padded = jnp.stack([jnp.minimum(low, high), jnp.maximum(low, high)[:, ::-1]], axis=1).ravel()
-        apart = k // 4
-        while apart >= 1:
-            low, high = jnp.moveaxis(padded.reshape(-1, 2, apart), 1, 0)
+        distance = k // 4
+        while distance >= 1:
+            low, high = jnp.moveaxis(padded.reshape(-1, 2, distance), 1, 0)
             padded = jnp.stack([jnp.minimum(low, high), jnp.maximum(low, high)], axis=1).ravel()
-            apart //= 2
+            distance //= 2
         k *= 2
     return padded[: x.size]

@@ -1,4 +1,4 @@
-"""Measures of different kinds in one compiled program: as tables of numbers they differ in numbers only."""
+"""Measures of different classes in one compiled program: as tables they differ in numbers only."""
 
 from typing import Any
 
@@ -6,33 +6,35 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from riskpath.risk.compose import as_risk
 from riskpath.risk.measures import RiskMeasure, Tau
 
 
 class Tabulated(RiskMeasure):
-    """A measure read from tables of h and h⁻¹, so that measures of different kinds can be lanes of one program."""
+    """A measure read from tables of h and h⁻¹. Measures of different classes can then be lanes of one program."""
 
     h: Array
     """h at equally spaced points of [0, 1]."""
     h_inverse: Array
-    """h⁻¹ there."""
+    """h⁻¹ at the same points."""
 
-    def __init__(self, measure: RiskMeasure, points: int = 2049):
+    def __init__(self, measure: RiskMeasure | str, points: int = 2049):
+        measure = as_risk(measure)
         grid = np.linspace(0.0, 1.0, points)
         self.h = jnp.asarray(measure.weight(grid), jnp.float32)
         self.h_inverse = jnp.asarray(measure.distort(grid), jnp.float32)
 
     def distort(self, tau: Tau) -> Any:
-        """h⁻¹(τ), by linear interpolation."""
+        """Return h⁻¹(τ) by linear interpolation."""
         return _interpolate(tau, self.h_inverse)
 
     def weight(self, cdf: Tau) -> Any:
-        """h(t), by linear interpolation."""
+        """Return h(t) by linear interpolation."""
         return _interpolate(cdf, self.h)
 
     @property
     def concave(self) -> bool:
-        """Do the tabulated slopes fall?"""
+        """Whether the slopes of the table of h decrease."""
         return bool((np.diff(np.asarray(self.h), 2) <= 1e-6).all())
 
     def __str__(self) -> str:
@@ -40,7 +42,7 @@ class Tabulated(RiskMeasure):
 
 
 def _interpolate(x: Tau, table: Array) -> Array:
-    """The table at a share x of its length; equally spaced, so no search is needed."""
+    """Return the value of an equally spaced table at x in [0, 1]."""
     place = jnp.clip(jnp.asarray(x, jnp.float32), 0.0, 1.0) * (table.shape[0] - 1)
     below = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, table.shape[0] - 2)
     share = place - below.astype(jnp.float32)

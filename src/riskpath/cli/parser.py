@@ -1,0 +1,163 @@
+"""Reads a command line with tyro, and says in one line what is wrong with it.
+
+tyro reads everything: commands are a union of subcommands, short options are aliases (`options.py`), a configuration
+file becomes default values, and options that tyro does not know come back as a list.
+"""
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable
+from operator import or_
+from typing import Annotated, Any
+
+import tyro
+
+from riskpath.cli.commands import COMMANDS
+from riskpath.cli.config import agent_class, read_config
+from riskpath.cli.options import PARSERS, TrainOptions, agent_options
+from riskpath.cli.run_commands import train
+from riskpath.errors import RiskpathError, did_you_mean
+from riskpath.renamed import REMOVED, RENAMED, renamed_line
+
+try:  # not public yet: without it, tyro prints its own message, which has several lines
+    from tyro import _errors as tyro_errors
+except ImportError:
+    tyro_errors = None
+
+DESCRIPTION = """Find policies that are best under a risk measure of the whole return.
+
+Risk measures: mean, cvar:0.25, wang:-0.75, pow:-2, cpw:0.71, or a mixture such as 0.7*mean+0.3*cvar:0.1.
+
+Problems: ThreeState, RiskyGrid; RiskyMountainCar to learn."""
+
+
+def parse(arguments: list[str]) -> Callable[[], None]:
+    """Return the command that the arguments ask for, to be called without arguments."""
+    name = arguments[0]
+    if not name.startswith("-") and name not in COMMANDS:
+        raise RiskpathError(f"unknown command {name!r}{did_you_mean(name, COMMANDS)}; there are {', '.join(COMMANDS)}")
+    with tyro_errors.on_parse_error(_refuse) if tyro_errors else contextlib.nullcontext():
+        defaults = _train_defaults(arguments[1:]) if name == "train" else TrainOptions()
+        command, unknown = tyro.cli(
+            _subcommands(defaults),
+            prog="riskpath",
+            description=DESCRIPTION,
+            args=arguments,
+            return_unknown_args=True,
+            registry=PARSERS,
+        )
+    if unknown:
+        raise RiskpathError(unknown_line(unknown, _option_names(name, defaults)))
+    return command
+
+
+def _subcommands(defaults: TrainOptions) -> Any:
+    """Return the union of all commands for tyro; each one returns a function, which is called after parsing."""
+
+    def bind_train(options: Annotated[TrainOptions, tyro.conf.arg(name="")] = defaults) -> Callable[[], None]:
+        return functools.partial(train, options)
+
+    bind_train.__doc__ = train.__doc__
+    functions = {name: _deferred(function) for name, function in COMMANDS.items()} | {"train": bind_train}
+    commands: Any = (Annotated[Any, tyro.conf.subcommand(name, constructor=one)] for name, one in functions.items())
+    return functools.reduce(or_, commands)
+
+
+def _deferred(function: Callable[..., None]) -> Callable[..., Callable[[], None]]:
+    """Return a function with the same signature that only binds its arguments: errors of a command are its own."""
+
+    @functools.wraps(function)
+    def bind(*args: Any, **kwargs: Any) -> Callable[[], None]:
+        return functools.partial(function, *args, **kwargs)
+
+    return bind
+
+
+class _Choices:
+    """The options of `train` that decide which other options there are."""
+
+    def __init__(self, agent: str | None = None, config: str | None = None):
+        self.agent, self.config = agent, config
+
+
+def _train_defaults(arguments: list[str]) -> TrainOptions:
+    """Return the default options of `train`: those of the chosen agent, and those of a configuration file."""
+    first, _ = tyro.cli(_Choices, args=arguments, return_unknown_args=True, add_help=False)
+    if first.config is not None:
+        return read_config(first.config, first.agent)
+    return TrainOptions(fields=agent_class(first.agent or TrainOptions.agent)())
+
+
+def _option_names(command: str, defaults: TrainOptions) -> list[str]:
+    """Return the options of a command in their short form."""
+    if command == "train":
+        names = [name for name in TrainOptions.__dataclass_fields__ if name != "fields"]
+        return [_as_option(name) for name in names] + agent_options(defaults.fields)
+    return [_as_option(name) for name in inspect.signature(COMMANDS[command]).parameters] if command in COMMANDS else []
+
+
+def _as_option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def unknown_line(unknown: list[str], known: list[str]) -> str:
+    """Return the line that answers unknown arguments: the new name of an old option, or the most similar one."""
+    options = [word.partition("=")[0].replace("_", "-") for word in unknown if word.startswith("--")]
+    if not options:
+        return f"unexpected argument {unknown[0]!r}"
+    for option in options:
+        if line := _renamed_option(option, known):
+            return line
+    return f"unknown option {options[0]}{did_you_mean(options[0][2:], known)}"
+
+
+def _renamed_option(option: str, known: list[str]) -> str | None:
+    """Return the line that answers an old option, if the new one is an option of this command."""
+    last = option[2:].rpartition(".")[2]
+    name = last.removeprefix("no-").replace("-", "_")
+    if name in REMOVED:
+        return renamed_line(name, option)
+    if name not in RENAMED:
+        return None
+    new = RENAMED[name].split()[0].replace("_", "-")
+    if _as_option(new) in known:
+        return renamed_line(name, f"--{last}")
+    if f"--agent.{new}" in known:
+        full = option if "." in option else f"--agent.{last}"
+        return f"{option}{(renamed_line(name, full) or '').removeprefix(full)}"
+    return None
+
+
+def _refuse(event: Any) -> None:
+    """Raise an error with one line; tyro calls this function when it refuses arguments, before it prints anything."""
+    if line := refusal_line(event):
+        raise RiskpathError(" ".join(line.split()))
+
+
+def refusal_line(event: Any) -> str | None:
+    """Return what is wrong in one line, or None for an event of an unknown kind, which tyro explains itself."""
+    assert tyro_errors is not None
+    option = _name(event.argument) if getattr(event, "argument", None) is not None else ""
+    match event:
+        case tyro_errors.InstantiationFailure():
+            return f"{option}: {event.message}" if option else event.message
+        case tyro_errors.InvalidChoice():
+            *first, last = event.choices
+            hint = renamed_line(event.value)
+            accepted = f"{', '.join(first)} or {last}" if first else last
+            return f"{option} must be {accepted}, got {event.value!r}{f' ({hint})' if hint else ''}"
+        case tyro_errors.BadValue():
+            return f"{option} needs a value"
+        case tyro_errors.MissingArgs():
+            names = ", ".join(_name(missing.arg) for missing in event.missing_arguments)
+            return f"{names} is missing"
+        case tyro_errors.MissingSubcommand():
+            return f"give a command; there are {', '.join(COMMANDS)}"
+    return None
+
+
+def _name(argument: Any) -> str:
+    """Return an argument as the help shows it: its shortest option, or the placeholder of a positional one."""
+    lowered = argument.lowered
+    return str(lowered.metavar) if argument.is_positional() else lowered.name_or_flags[0]

@@ -1,0 +1,80 @@
+"""The folder of `riskpath train --out`: run/ (the checkpoint), config.json, log.jsonl and result.json."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from riskpath.cli.config import assignments
+from riskpath.cli.environments import is_gymnasium, make_environment
+from riskpath.errors import RiskpathError
+from riskpath.records import write_json
+from riskpath.training.atomic_dir import HEADER
+from riskpath.training.run import Run, load
+
+RUN, CONFIG, LOG, RESULT = "run", "config.json", "log.jsonl", "result.json"
+
+
+def prepare_folder(out: Path, config: dict[str, Any], overwrite: bool) -> None:
+    """Write the configuration to a new folder; only a run is replaced, and only if `overwrite` is true."""
+    holds_run = _holds_run(out)
+    if holds_run and not overwrite:
+        raise RiskpathError(f"there is a run in {out}: riskpath resume {out} continues it, --overwrite replaces it")
+    if not holds_run and out.is_dir() and any(out.iterdir()):
+        raise RiskpathError(f"{out} contains other files than a run; give a new folder")
+    try:
+        for old in (LOG, RESULT):
+            (out / old).unlink(missing_ok=True)
+        write_json(out / CONFIG, config)
+    except OSError as error:
+        raise RiskpathError(f"cannot write to {out}: {error.strerror}") from None
+
+
+def _holds_run(folder: Path) -> bool:
+    """Tell whether a folder holds a checkpoint, or the backup of one whose last save was interrupted."""
+    return any((folder / name / HEADER).is_file() for name in (RUN, f".{RUN}.old"))
+
+
+class SavedRun:
+    """A run on disk: the folder of `riskpath train --out`, or one of `run.save`."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.from_command_line = not (folder / HEADER).is_file() and _holds_run(folder)
+        """Whether `riskpath train` wrote it."""
+        self.checkpoint = folder / RUN if self.from_command_line else folder
+        """Where the run itself is."""
+        self.config: dict[str, Any] = self._read_config() if self.from_command_line else {}
+        """What `riskpath train` wrote down; empty if it cannot be read."""
+
+    def load(self, environment: Any = None) -> Run:
+        """Load the run; `environment` is needed if the run cannot be loaded without an import."""
+        name = self.config.get("env", "")
+        if environment is None and ":" in name:  # a file must not lead to an import
+            raise RiskpathError(f"{self.folder} was trained on {name}, which has to be imported: give --env {name}")
+        if environment is None and self.config and self.config["set"] and is_gymnasium(name):
+            environment = self.make_environment(name)  # a checkpoint does not contain what --set changed
+        try:
+            return load(self.checkpoint, env=environment)
+        except RiskpathError as error:
+            raise RiskpathError(str(error).replace("load with env=…", "give --env MODULE:NAME")) from None
+
+    def load_with(self, environment: Any) -> Run:
+        """Load the run with its own environment, or with this one if its own cannot be made in this process."""
+        try:
+            return load(self.checkpoint)
+        except RiskpathError:
+            return load(self.checkpoint, env=environment)
+
+    def make_environment(self, name: str, fields: tuple[str, ...] = ()) -> Any:
+        """Make an environment; the one that was trained on gets the fields that training had changed."""
+        if not fields and name == self.config.get("env"):
+            fields = tuple(self.config["set"])
+        return make_environment(name, assignments(fields))
+
+    def _read_config(self) -> dict[str, Any]:
+        try:
+            config = json.loads((self.folder / CONFIG).read_text())
+            valid = isinstance(config["env"], str) and all(isinstance(text, str) for text in config["set"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+        return config if valid else {}

@@ -1,0 +1,87 @@
+"""`solve`, the lists, and `reproduce`."""
+
+import json
+
+import pytest
+
+import riskpath as rp
+from riskpath.experiments import grid, report, three_state
+from tests.cli.conftest import NETWORK, TRAINING
+
+
+def test_solve_prints_all_classes_with_the_policy_in_words(cli):
+    status, out, _ = cli("solve", "RiskyGrid", "--risk", "cvar:0.1")
+    assert status == 0
+    for word in ("markov", "48", "nested", "history", "72.375", "adaptive", "79.875", "start (0,0): down"):
+        assert word in out
+
+
+def test_solve_prints_json(cli):
+    status, out, _ = cli("solve", "RiskyGrid", "--risk", "cvar:0.1", "--discount", "0.99", "--json")
+    record = json.loads(out)
+    assert status == 0
+    assert record["history"]["value"] == pytest.approx(70.08, abs=0.01)
+    assert record["adaptive"]["value"] == pytest.approx(77.28, abs=0.01)
+    assert record["nested"]["nested_value"] == pytest.approx(47.11, abs=0.01)
+    assert sum(record["history"]["law"]["probs"]) == pytest.approx(1.0)
+
+
+def test_solve_sets_fields_of_the_problem(cli):
+    _, out, _ = cli("solve", "RiskyGrid", "--set", "p_yellow=0.8", "blue=38", "--json")
+    assert json.loads(out)["history"]["value"] == pytest.approx(102.0)
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("agents", ["CVaRDRL", "IQN", "IQTD3", "TQL", "TQLContinuous"]),
+        ("envs", ["ThreeState", "RiskyGrid", "RiskyMountainCar", "any"]),
+        ("risks", ["mean", "cvar:LEVEL", "wang:LEVEL", "cpw:LEVEL", "pow:LEVEL", "0.7*mean+0.3*cvar:0.1"]),
+    ],
+)
+def test_a_list_has_one_line_for_each_entry(cli, command, names):
+    status, out, _ = cli(command)
+    assert status == 0
+    first = [line.split()[0] for line in out.splitlines()]
+    assert [name for name in first if name in names] == names
+    assert all(20 < len(line) <= 120 for line in out.splitlines() if line.split()[0] in names)
+
+
+def test_an_agent_of_the_users_own_is_listed(cli):
+    class Daring(rp.IQN):
+        """IQN with another name."""
+
+    assert "Daring" in cli("agents")[1]
+    assert "there are" not in cli("train", "--agent", "daring", "--steps", "0")[2]
+
+
+def test_reproduce_trains_one_part_and_prints_and_draws_it(cli, monkeypatch, tmp_path, unchecked):
+    agent = rp.IQN(rp.CVaR(0.1), network=NETWORK, training=TRAINING)
+    parts = [grid.Program("IQN", [(agent, grid.GRID)], 80), grid.Program("TQL", [], 80)]
+    monkeypatch.setattr(grid, "programs", lambda quick: parts)
+    status, out, _ = cli("reproduce", "grid", "--seeds", "2", "--only", "IQN", "--out", str(tmp_path))
+    assert status == 0
+    assert "72.375" in out
+    assert {"grid.json", "grid_curves.png", "grid_returns.png", "grid_paths.md"} <= {p.name for p in tmp_path.iterdir()}
+    records = json.loads((tmp_path / "grid.json").read_text())["records"]
+    assert [(r["agent"], r["seed"]) for r in records] == [("IQN", 0), ("IQN", 1)]
+
+
+def test_reproduce_three_state_prints_the_first_figure_and_the_policies(cli, monkeypatch):
+    lane = {"agent": "TQL", "seed": 3, "actions": ["risky", "safe"], "value": 46.5}
+    result = {"risk": "cvar:0.1", "first_figure": three_state.first_figure(), "policies": [lane]}
+    calls = []
+
+    def fake(out, **options):
+        calls.append((str(out), options["quick"], options["seeds"]))
+        return {**result, "device": "cpu", "seconds": 1.0}
+
+    entry = report.EXPERIMENTS["three-state"]._replace(reproduce=fake)
+    monkeypatch.setitem(report.EXPERIMENTS, "three-state", entry)
+    status, out, _ = cli("reproduce", "three-state")
+    assert status == 0
+    for words in ("Z*", "T*Z", "79", "risky, safe", "46.5", "results are in results"):
+        assert words in out
+    cli("reproduce", "three-state", "--quick")
+    cli("reproduce", "three-state", "--seeds", "5")
+    assert calls == [("results", False, 8), ("runs", True, 2), ("runs", False, 5)]

@@ -1,0 +1,247 @@
+"""`train`, `evaluate` and `resume`: what they write, and that a run survives interruptions."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+import pytest
+
+import riskpath as rp
+from tests.cli.conftest import NETWORK, TINY, TRAINING
+from tests.cli.test_environments import own_module as own_module  # a fixture
+
+GRID = ("train", "--env", "RiskyGrid", *TINY)
+LAKE = ("train", "--env", "FrozenLake-v1", "--set", "is_slippery=false", "max_episode_steps=4", *TINY)
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Return all files of a folder."""
+    return {path: path.read_bytes() for path in folder.rglob("*.*") if path.is_file()}
+
+
+def logged_steps(folder: Path) -> list[int]:
+    return [json.loads(line)["step"] for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def read(folder: Path, name: str) -> Any:
+    return json.loads((folder / name).read_text())
+
+
+def test_train_equals_training_in_python_and_writes_it_down(cli, tmp_path, unchecked):
+    words = ("--seed", "3", "--risk", "cvar:0.2", "--discount=0.9", "--agent.learning-rate", "0.03")
+    status, out, _ = cli(*GRID, *words, "--set", "p_yellow=0.8", "--out", str(tmp_path))
+    assert status == 0
+    training = eqx.tree_at(lambda t: t.learning_rate, TRAINING, 0.03)
+    agent = rp.IQN(rp.CVaR(0.2), discount=0.9, network=NETWORK, training=training)
+    twin = rp.train(agent, rp.RiskyGrid(p_yellow=0.8), steps=80, seeds=2, seed=3)
+    result = read(tmp_path, "result.json")
+    lanes = {key: [lane[key] for lane in result["lanes"]] for key in ("value", "discounted", "estimate", "does")}
+    assert lanes["value"] == pytest.approx(twin.values()[0])
+    assert lanes["discounted"] == pytest.approx(twin.values(0.9)[0])
+    assert lanes["estimate"] == pytest.approx(twin.estimates()[0])
+    for key in ("value", "discounted", "estimate"):
+        assert all(f"{value:.4g}" in out for value in lanes[key])
+    assert all(len(path) >= 3 and set(path) <= set("YBO(|)") for path in lanes["does"])
+    assert result["curve"][-1]["values"] == [pytest.approx(lanes["value"])]
+    config = result["config"]
+    assert config == read(tmp_path, "config.json")
+    assert {"risk": "cvar:0.2", "discount": 0.9}.items() <= config["fields"].items()
+    assert {"learning_rate": 0.03, "batch_size": 4, "kappa": 1.0}.items() <= config["fields"]["training"].items()
+    assert {"head": "table", "hidden": [64], "window": None}.items() <= config["fields"]["network"].items()
+    sizes = {"agent": "IQN", "steps": 80, "seeds": 2, "num_envs": 1, "seed": 3}
+    assert {"env": "RiskyGrid", "set": ["p_yellow=0.8"], **sizes}.items() <= config.items()
+
+
+def test_a_gymnasium_run_is_evaluated_and_resumed(cli, tmp_path, unchecked):
+    folder = tmp_path / "x"
+    status, out, _ = cli(*LAKE, "--out", str(folder))
+    assert status == 0
+    assert "own estimate" in out
+    assert logged_steps(folder)[-1] >= 80
+    assert len(json.loads((folder / "log.jsonl").read_text().splitlines()[-1])["loss"]) == 2
+    status, out, _ = cli("evaluate", str(folder), "--episodes", "4", "--risk", "cvar:0.5", "--json")
+    figures = json.loads(out)["figures"]
+    quantiles = [f"{level} quantile" for level in ("5%", "25%", "50%", "75%", "95%")]
+    assert [row["figure"] for row in figures] == ["mean", "cvar:0.5", *quantiles, "mean", "cvar:0.5"]
+    assert [row["return"] for row in figures] == ["undiscounted"] * 7 + ["discounted"] * 2
+    assert figures[0]["low"] <= figures[0]["estimate"] <= figures[0]["high"]
+    table = cli("evaluate", str(folder), "--episodes", "4")[1]
+    assert all(name in table for name in quantiles)
+    status, _, err = cli("resume", str(folder))
+    assert status == 2
+    assert "is finished, at" in err
+    status, out, _ = cli("resume", str(folder), "--steps", "20")
+    assert status == 0
+    assert "own estimate" in out
+    steps = read(folder, "result.json")["steps"]
+    assert steps >= 100
+    assert logged_steps(folder) == sorted(set(logged_steps(folder)))
+
+
+def test_only_a_run_is_overwritten(cli, tmp_path, unchecked):
+    folder = tmp_path / "x"
+    assert cli(*GRID, "--out", str(folder))[0] == 0
+    files = contents(folder)
+    status, out, err = cli(*GRID, "--out", str(folder))
+    assert (status, out) == (2, "")
+    assert f"riskpath resume {folder} continues it, --overwrite replaces it" in err
+    assert contents(folder) == files
+    assert cli(*GRID, "--out", str(folder), "--overwrite", "--seed", "1")[0] == 0
+    assert logged_steps(folder) == sorted(set(logged_steps(folder)))
+    files = contents(folder)
+    status, out, _ = cli(*GRID, "--out", str(folder), "--overwrite", "--env", "RiskyMountainCar")
+    assert (status, out) == (2, "")  # IQN cannot act there
+    assert contents(folder) == files
+    status, out, _ = cli(*GRID, "--out", str(tmp_path / "z"), "--env", "Pendulum-v1")
+    assert (status, out) == (2, "")
+    assert not (tmp_path / "z").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_is_saved_and_continued(number, cli, tmp_path, monkeypatch, unchecked):
+    write = rp.JSONLines.__call__
+
+    def interrupting(self, run, numbers):
+        write(self, run, numbers)
+        if numbers["step"] >= 60:
+            signal.raise_signal(number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rp.JSONLines, "__call__", interrupting)
+        status, out, err = cli(*GRID, "--out", str(tmp_path))
+    assert status == 130
+    assert "own estimate" in out
+    assert f"riskpath: stopped after 60 of 80 steps; riskpath resume {tmp_path} continues it" in err
+    assert cli("resume", str(tmp_path))[0] == 0
+    result = read(tmp_path, "result.json")
+    assert result["steps"] == 80
+    assert result["curve"][-1]["step"] == 80
+    assert logged_steps(tmp_path) == sorted(set(logged_steps(tmp_path)))
+
+
+def test_a_killed_run_is_continued_from_its_last_checkpoint_without_double_lines(cli, tmp_path, unchecked):
+    """Kill a real process between two checkpoints; the result is that of an uninterrupted run, bit for bit."""
+    folder, steps = tmp_path / "x", 20_000
+    words = [*GRID, "--steps", str(steps), "--checkpoint-steps", "5000", "--out", str(folder)]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "riskpath.cli.main", *words], stdout=subprocess.DEVNULL, env=environment
+    )
+    log, before = folder / "log.jsonl", time.monotonic()
+    try:
+        while not (log.exists() and any(step > 6_000 for step in _whole_lines(log))):
+            assert process.poll() is None, "training ended before it was killed"
+            assert time.monotonic() - before < 240
+            time.sleep(0.005)
+    finally:
+        process.kill()
+        process.wait()
+    assert rp.load(folder).steps >= 5_000  # the checkpoint interval was heard
+    with log.open("a") as file:
+        file.write(f'{{"step": {steps - 1}}}\n{{"st')  # a line after the last checkpoint, and half a line
+    assert cli("resume", str(folder))[0] == 0
+    recorded = logged_steps(folder)
+    assert recorded == sorted(set(recorded))
+    assert steps - 1 not in recorded
+    agent = rp.IQN(network=NETWORK, training=TRAINING)
+    whole = rp.train(agent, "RiskyGrid", steps=steps, seeds=2)
+    lanes = read(folder, "result.json")["lanes"]
+    np.testing.assert_array_equal([lane["estimate"] for lane in lanes], whole.estimates()[0])
+    assert recorded[-1] == whole.steps
+
+
+def _whole_lines(log: Path) -> list[int]:
+    return [json.loads(line)["step"] for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+@pytest.mark.parametrize(
+    ("words", "every", "steps"),
+    [
+        ((), 7.0, 30),
+        (("--checkpoint-every", "9", "--checkpoint-steps", "20"), 9.0, 20),
+    ],
+)
+def test_resume_keeps_the_checkpoint_intervals_and_accepts_others(
+    cli, tmp_path, monkeypatch, unchecked, words, every, steps
+):
+    made = []
+
+    class Recording(rp.Checkpointer):
+        def __post_init__(self):
+            super().__post_init__()
+            made.append((self.every_seconds, self.every_steps, self.overwrite))
+
+    monkeypatch.setattr("riskpath.cli.run_commands.Checkpointer", Recording)
+    options = ("--checkpoint-every", "7", "--checkpoint-steps", "30", "--overwrite")
+    assert cli(*GRID, *options, "--out", str(tmp_path))[0] == 0
+    assert cli("resume", str(tmp_path), "--steps", "20", *words)[0] == 0
+    assert made == [(7.0, 30, True), (every, steps, False)]
+
+
+@pytest.mark.parametrize(("name", "field"), [("Lake-v0", "prize=2.0"), ("Grid", "p_yellow=0.5")])
+def test_a_run_on_an_own_environment_is_evaluated_and_resumed(cli, own_module, tmp_path, unchecked, name, field):
+    env, folder = f"{own_module}:{name}", str(tmp_path / "x")
+    assert cli("train", "--env", env, "--set", field, *TINY, "--out", folder)[0] == 0
+    for command in ("evaluate", "resume"):
+        status, _, err = cli(command, folder)
+        assert (status, f"give --env {env}" in err) == (2, True)
+    status, out, _ = cli("evaluate", folder, "--env", env, "--episodes", "3", "--json")
+    assert status == 0
+    if name == "Lake-v0":  # two rounds with the prize that training had set
+        assert json.loads(out)["figures"][0]["estimate"] == 4.0
+    status, _, err = cli("resume", folder, "--env", env, "--steps", "20")
+    assert (status, err) == (0, "")
+    assert read(tmp_path / "x", "result.json")["steps"] == 100
+    assert logged_steps(tmp_path / "x")[-1] == 100
+
+
+def test_a_run_saved_by_python_on_an_own_environment_is_evaluated(cli, own_module, tmp_path, monkeypatch, unchecked):
+    env, folder = f"{own_module}:Lake-v0", str(tmp_path / "x")
+    monkeypatch.syspath_prepend(tmp_path)
+    rp.train(rp.IQN(network=NETWORK, training=TRAINING), env, steps=80, seeds=2).save(folder)
+    status, _, err = cli("evaluate", folder)
+    assert (status, "give --env MODULE:NAME" in err) == (2, True)
+    assert cli("evaluate", folder, "--env", env, "--episodes", "3")[0] == 0
+
+
+def test_a_run_is_evaluated_in_another_environment_of_the_same_sizes(cli, tmp_path, unchecked):
+    agent = rp.IQN(rp.CVaR(0.5), network=NETWORK, training=TRAINING)
+    rp.train(agent, "RiskyGrid", steps=80, seeds=2).save(tmp_path / "saved")
+    words = ("evaluate", str(tmp_path / "saved"), "--episodes", "3", "--json", "--env", "RiskyGrid")
+    status, out, _ = cli(*words, "--set", "blue=1000", "yellow=1000", "p_yellow=1.0")
+    means = [row["estimate"] for row in json.loads(out)["figures"] if row["figure"] == "mean"]
+    assert status == 0
+    assert means[0] > 900
+    status, _, err = cli(*words, "--set", "forks=2")
+    assert status == 2
+    assert "another number of states than the one trained on" in err
+
+
+def test_a_folder_of_a_plain_save_is_evaluated_and_resumed_in_place(cli, tmp_path, unchecked):
+    agents = [rp.IQN(rp.CVaR(level), network=NETWORK, training=TRAINING) for level in (0.2, 0.8)]
+    folder = tmp_path / "saved"
+    rp.train(agents, "RiskyGrid", steps=80).save(folder)
+    status, out, _ = cli("evaluate", str(folder), "--episodes", "3", "--json")
+    figures = json.loads(out)["figures"]
+    assert [(row["setting"], row["figure"]) for row in figures][1::9] == [(0, "cvar:0.2"), (1, "cvar:0.8")]
+    status, _, _ = cli("resume", str(folder), "--steps", "20")
+    assert status == 0
+    assert rp.load(folder).steps == 100
+    assert {file.name for file in folder.iterdir()} == {"header.json", "state.eqx", "curve.json"}
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+
+
+def test_a_configuration_repeats_a_run(cli, tmp_path, unchecked):
+    first, second = tmp_path / "a", tmp_path / "b"
+    assert cli(*GRID, "--risk", "cvar:0.3", "--set", "p_yellow=0.8", "--out", str(first))[0] == 0
+    status, _, _ = cli("train", f"--config={first / 'config.json'}", "--out", str(second))
+    assert status == 0
+    assert read(first, "config.json") == read(second, "config.json")
+    assert read(first, "result.json")["lanes"] == read(second, "result.json")["lanes"]

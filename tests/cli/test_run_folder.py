@@ -1,0 +1,70 @@
+"""The folder of a run: nothing else is replaced, and an interrupted save is found."""
+
+import pytest
+
+import riskpath as rp
+from riskpath.cli.run_folder import SavedRun, prepare_folder
+
+
+def put(folder, *names: str) -> None:
+    """Write empty files."""
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("")
+
+
+def test_a_new_folder_gets_the_configuration(tmp_path):
+    prepare_folder(tmp_path / "a" / "b", {"steps": 1}, overwrite=False)
+    assert (tmp_path / "a" / "b" / "config.json").read_text() == '{"steps": 1}\n'
+
+
+@pytest.mark.parametrize("place", ["run", ".run.old"])
+def test_a_run_is_replaced_only_on_request(tmp_path, place):
+    put(tmp_path, f"{place}/header.json", "log.jsonl", "result.json")
+    with pytest.raises(rp.RiskpathError, match=f"riskpath resume {tmp_path} continues it, --overwrite replaces it"):
+        prepare_folder(tmp_path, {}, overwrite=False)
+    assert (tmp_path / "log.jsonl").exists()
+    prepare_folder(tmp_path, {}, overwrite=True)
+    assert {file.name for file in tmp_path.iterdir()} == {place, "config.json"}
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "config.json", "run/notes.txt"])
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_other_files_are_never_replaced(tmp_path, name, overwrite):
+    put(tmp_path, name)
+    with pytest.raises(rp.RiskpathError, match="contains other files than a run"):
+        prepare_folder(tmp_path, {}, overwrite)
+    assert (tmp_path / name).read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("files", "checkpoint"),
+    [
+        (["run/header.json"], "run"),
+        ([".run.old/header.json"], "run"),  # killed between the two moves of a save
+        (["header.json"], "."),
+        (["header.json", "run/header.json"], "."),
+        ([], "."),
+    ],
+)
+def test_the_checkpoint_is_found_inside_of_a_folder(tmp_path, files, checkpoint):
+    put(tmp_path, *files)
+    assert SavedRun(tmp_path).checkpoint == tmp_path / checkpoint
+
+
+@pytest.mark.parametrize(
+    "config", ["", "[]", '{"env": "ThreeState"}', '{"env": 1, "set": []}', '{"env": "x", "set": [1]}']
+)
+def test_a_damaged_configuration_is_ignored(tmp_path, config):
+    put(tmp_path, "run/header.json")
+    (tmp_path / "config.json").write_text(config)
+    assert SavedRun(tmp_path).config == {}
+
+
+def test_an_environment_that_needs_an_import_must_be_named_on_the_command_line(tmp_path):
+    put(tmp_path, "run/header.json")
+    (tmp_path / "config.json").write_text('{"env": "os:Own-v0", "set": []}')
+    with pytest.raises(
+        rp.RiskpathError, match="was trained on os:Own-v0, which has to be imported: give --env os:Own-v0"
+    ):
+        SavedRun(tmp_path).load()

@@ -1,0 +1,36 @@
+"""Environments by name."""
+
+import pytest
+
+import riskpath as rp
+from riskpath import envs
+
+
+def test_every_name_makes_an_environment_of_that_class():
+    assert list(envs.BY_NAME) == ["RiskyGrid", "RiskyMountainCar", "ThreeState"]
+    assert all(type(rp.make(name)).__name__ == name for name in envs.BY_NAME)
+
+
+def test_fields_are_passed_on():
+    assert rp.make("RiskyGrid", forks=5, blue=1.0) == rp.RiskyGrid(forks=5, blue=1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        (
+            "RiskGrid",
+            {},
+            r"unknown environment 'RiskGrid' \(did you mean RiskyGrid\?\); there are Ris",
+        ),
+        ("Chess", {}, "unknown environment 'Chess'; there are RiskyGrid, RiskyMountainCar, ThreeState"),
+        (None, {}, "make needs the name of an environment, got None; there are RiskyGrid"),
+        (rp.RiskyGrid, {}, "make needs the name of an environment, got <class"),
+        (["RiskyGrid"], {}, r"make needs the name of an environment, got \['RiskyGrid'\]"),
+        ("RiskyGrid", {"fork": 5}, r"RiskyGrid has no field 'fork' \(did you mean forks\?\); there are forks, "),
+    ],
+)
+def test_a_wrong_name_is_refused_in_one_line(name, fields, message, unchecked):
+    with pytest.raises(rp.RiskpathError, match=message) as refused:
+        rp.make(name, **fields)
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,65 @@
+"""The best reward-adaptive policy, against brute force."""
+
+import pytest
+
+import riskpath as rp
+from tests.mdp.problems import all_return_policies, best_adaptive_value, random_mdp
+
+GRID = rp.RiskyGrid()
+MEASURES = ["mean", "cvar:0.1", "cvar:0.5", "wang:-0.75", "wang:0.75", "pow:-2", "pow:2", "cpw:0.71"]
+
+
+@pytest.mark.parametrize("risk", [*MEASURES, "cvar:0.05", "pow:-5", "wang:-2", "cpw:0.4", "0.5*mean+0.5*cvar:0.1"])
+def test_the_optimum_of_the_grid_is_the_best_of_all_34_policies(risk):
+    # The grid without its oranges and without the moves that the border makes equal.
+    outcomes = {}
+    for fork in range(3):
+        outcomes[fork, "Y"] = [(0.75, 96.0, fork + 1), (0.25, -4.0, fork + 1)]
+        outcomes[fork, "B"] = [(1.0, 16.0, fork + 1)]
+    mdp = rp.FiniteMDP.from_outcomes(outcomes, start=0)
+    laws = list(all_return_policies(mdp))
+    assert len(laws) == 34
+    best = max(rp.parse_risk(risk).value(law) for law in laws)
+    assert rp.solve(mdp, risk, "adaptive").value == pytest.approx(best, abs=1e-9)
+    assert rp.solve(GRID.mdp(), risk, "adaptive").value == pytest.approx(best, abs=1e-9)
+
+
+@pytest.mark.parametrize("risk", ["cvar:0.1", "cvar:0.3", "cvar:0.7", "0.5*mean+0.5*cvar:0.2", "mean"])
+def test_the_solver_is_exact_for_mean_and_cvar(risk, unchecked):
+    measure = rp.parse_risk(risk)
+    for seed in range(100):
+        mdp = random_mdp(seed, depth=3, width=2, deterministic=False)
+        solution = rp.solve(mdp, measure, "adaptive")
+        assert solution.optimal
+        assert solution.value == pytest.approx(best_adaptive_value(mdp, measure), abs=1e-8), seed
+
+
+@pytest.mark.parametrize(
+    "risk", ["wang:-0.75", "wang:0.75", "pow:-2", "pow:2", "cpw:0.71", "0.5*cvar:0.1+0.5*cvar:0.5"]
+)
+@pytest.mark.parametrize("proof", [True, False])
+def test_the_solver_is_exact_with_proof_and_nearly_exact_without_for_other_measures(
+    risk, proof, monkeypatch, unchecked
+):
+    if not proof:
+        monkeypatch.setattr("riskpath.mdp.adaptive_solver.PROOF_LIMIT", 0)
+    measure = rp.parse_risk(risk)
+    equal = 0
+    for seed in range(100):
+        mdp = random_mdp(seed, depth=3, width=2, deterministic=False)
+        solution, best = rp.solve(mdp, measure, "adaptive"), best_adaptive_value(mdp, measure)
+        assert solution.value <= best + 1e-8, seed
+        assert solution.optimal == proof
+        equal += solution.value >= best - 1e-8
+    assert equal == 100 if proof else equal >= 95
+
+
+def test_among_equally_good_actions_the_better_mean_is_taken():
+    # After the jackpot the threshold of CVaR is passed and every action is optimal; the better mean is taken.
+    outcomes = {
+        ("s", "draw"): [(0.5, 100.0, "t"), (0.5, 0.0, "t")],
+        ("t", "burn"): [(1.0, -50.0, "end")],
+        ("t", "keep"): [(1.0, 0.0, "end")],
+    }
+    solution = rp.solve(rp.FiniteMDP.from_outcomes(outcomes, "s"), "cvar:0.1", "adaptive")
+    assert solution.law.isclose(rp.Law([0.0, 100.0], [0.5, 0.5]))
