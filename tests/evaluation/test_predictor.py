@@ -3,9 +3,7 @@
 import dataclasses
 from typing import Any
 
-import equinox as eqx
 import gymnasium
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,35 +11,12 @@ from gymnasium import spaces
 
 import riskpath as rp
 from riskpath.agents.agent import ActorOutput
-from riskpath.envs.environment import Environment
-from riskpath.envs.finite import action_numbers, finite, state_numbers
 from riskpath.envs.gymnasium_env import GymnasiumEnv
 from riskpath.envs.spaces import Translation
 from riskpath.envs.vector import HostEnvironment
 from riskpath.evaluation.learned_policy import LearnedPolicy
 from riskpath.evaluation.predictor import Predictor
-
-# Episodes have one to five steps. Each state has one action that the other one does not have.
-MAZE = rp.FiniteMDP.from_outcomes(
-    {
-        ("a", "on"): [(0.7, 1.0, "b"), (0.3, 0.0, "a")],
-        ("a", "out"): [(0.4, 5.0, "end"), (0.6, 2.0, "b")],
-        ("b", "on"): [(0.6, 2.0, "a"), (0.4, 0.0, "b")],
-        ("b", "back"): [(0.5, 3.0, "a"), (0.3, 4.0, "b"), (0.2, 0.0, "end")],
-    },
-    "a",
-    horizon=5,
-)
-NAMES, ACTIONS = list(state_numbers(MAZE)), list(action_numbers(MAZE))
-MAZE_ENV, CAR = finite(MAZE), rp.RiskyMountainCar(0.5, max_episode_steps=7)
-TINY = rp.Network(hidden=(8,), history_size=4)
-
-
-def untrained(agent: rp.Agent, env: Environment, seed: int = 0) -> LearnedPolicy:
-    """Return an untrained policy with large weights, so that its memory changes its actions."""
-    critic = agent.init(env.spec, key=jax.random.key(seed))
-    large = jax.tree.map(lambda x: 4.0 * x if eqx.is_inexact_array(x) else x, critic.params)
-    return LearnedPolicy(agent, eqx.tree_at(lambda state: state.params, critic, large), env)
+from tests.evaluation.policies import ACTIONS, CAR, MAZE_ENV, NAMES, PIXELS, TINY, untrained
 
 
 def walk(policy: LearnedPolicy, count: int, steps: int) -> dict[str, Any]:
@@ -110,8 +85,7 @@ def test_a_single_observation_gives_a_single_action(unchecked):
         own, memory = policy(NAMES[number], None if starts else memory)
         assert (action.shape, actions.shape) == ((), (1,))
         assert ACTIONS[action] == ACTIONS[actions[0]] == own
-    car = Predictor(untrained(rp.IQTD3(network=TINY), CAR))
-    action, _ = car.predict(np.zeros(2, np.float32))
+    action, _ = car().predict(np.zeros(2, np.float32))
     assert action.shape == (1,)
     action[:] = 0.0  # the returned array is writable
 
@@ -178,8 +152,20 @@ def iqn() -> Predictor:
     return Predictor(untrained(rp.IQN(network=TINY), MAZE_ENV))
 
 
+def car() -> Predictor:
+    return Predictor(untrained(rp.IQTD3(network=TINY), CAR))
+
+
+def pixels() -> Predictor:
+    return Predictor(untrained(rp.IQN(network=TINY), PIXELS))
+
+
 def tql() -> Predictor:
     return Predictor(untrained(rp.TQL(network=TINY), MAZE_ENV))
+
+
+TEXT: Any = "state"
+PAIR: Any = (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -195,9 +181,14 @@ def tql() -> Predictor:
         (lambda: iqn().predict(np.array([0, -1])), r"states have numbers from 0 to 2, got \[0, -1\]$"),
         (lambda: iqn().predict(np.zeros((2, 1), int)), r"must have shape \(\), .* got a ndarray of shape \(2, 1\)$"),
         (lambda: iqn().predict(np.zeros(0, int)), r"must have shape \(\), .* got a ndarray of shape \(0,\)$"),
-        (lambda: iqn().predict({"obs": 0}), r"an observation must have shape \(\), .* got a dict of shape \(\)$"),
+        (lambda: iqn().predict({"obs": 0}), r"an observation must consist of numbers, got {'obs': 0}$"),
+        (lambda: iqn().predict([[0], [1, 2]]), r"an observation must consist of numbers, got \[\[0\], \[1, 2\]\]$"),
+        (lambda: iqn().predict(0.5), r"states have numbers from 0 to 2, got \[0.5\]$"),
+        (lambda: iqn().predict(np.nan), r"an observation must consist of finite numbers, got nan$"),
+        (lambda: car().predict(np.array([[0.0, 0.0], [0.0, np.inf]])), r"must consist of finite numbers, got inf$"),
+        (lambda: pixels().predict(np.full((8, 8), np.nan)), r"must consist of finite numbers, got nan$"),
         (
-            lambda: Predictor(untrained(rp.IQTD3(network=TINY), CAR)).predict(np.zeros(3)),
+            lambda: car().predict(np.zeros(3)),
             r"an observation must have shape \(2,\), or one axis more for several environments; got a ndarray",
         ),
         (
@@ -208,7 +199,18 @@ def tql() -> Predictor:
             lambda: tql().predict(np.array([0, 1]), tql().predict(0)[1]),
             r"state is of 1 environments, the observation of 2$",
         ),
+        (
+            lambda: tql().predict(0, tql().predict(np.array([0, 1]))[1]),
+            r"state is of 2 environments, the",
+        ),
+        (lambda: tql().predict(0, iqn().predict(0)[1]), r"state was returned by the predictor of another policy"),
+        (lambda: tql().predict(0, TEXT), r"state must be None or the state that predict returned, got a str$"),
+        (lambda: tql().predict(0, PAIR), r"state must be None or the state that predict returned, got a tuple$"),
         (lambda: iqn().predict(0, action_masks=[True, True]), r"an action mask must have shape \(1, 3\), got \(2,\)$"),
+        (
+            lambda: iqn().predict(np.array([0, 1]), action_masks=[[1, 0, 0], [0, 0, 0]]),
+            r"an action mask must leave at least one action available, but it is all zero$",
+        ),
     ],
 )
 def test_a_wrong_call_raises_one_line(call, message, unchecked):

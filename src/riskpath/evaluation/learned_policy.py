@@ -1,7 +1,7 @@
-"""A trained policy as a plain function, and what the agent predicts."""
+"""A trained policy as a plain function, and the values and quantiles that its agent predicts."""
 
 import functools
-import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,13 +15,23 @@ from riskpath.agents.agent import Agent, AgentState, act_greedily
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import FiniteEnvironment, action_numbers, state_numbers
 from riskpath.errors import RiskpathError, in_one_line
+from riskpath.evaluation.policy_inputs import (
+    as_action,
+    as_mask,
+    as_numbers,
+    as_reward,
+    require_states,
+    same_shapes,
+    short,
+)
 from riskpath.mdp.model import FiniteMDP
 from riskpath.nn.losses import midpoints
 from riskpath.types import EnvSpec, TimeStep
+from riskpath.validation import require_counts
 
 
 class PolicyMemory(eqx.Module):
-    """What a policy carries through an episode."""
+    """The memory of a policy during an episode."""
 
     agent: Any
     """The agent's own memory."""
@@ -58,7 +68,7 @@ class LearnedPolicy:
 
         Args:
             state: The observation, or the state of a finite problem.
-            memory: What the previous call returned; None at the start of an episode.
+            memory: The memory that the previous call returned; None at the start of an episode.
             reward: The reward of the previous step; 0 at the start.
             mask: Which discrete actions are available; needed only where the problem is not finite and restricts them.
         """
@@ -72,86 +82,112 @@ class LearnedPolicy:
         return names[int(action)] if names else int(action), memory
 
     def override_action(self, memory: PolicyMemory, action: Any) -> PolicyMemory:
-        """Return the memory for the case that another action was taken than the policy's own."""
-        spec, problem = self.environment.spec, getattr(self.environment, "problem", None)
-        if problem and action not in _names(problem)[1]:
-            raise RiskpathError(f"the problem has no action {action!r}; it has {_few(_names(problem)[1])}")
-        number = _names(problem)[1].index(action) if problem else action
-        taken = jnp.asarray(number, jnp.float32 if spec.action_size else jnp.int32)
-        return PolicyMemory(memory.agent, taken, memory.time)
+        """Return the memory for the case that another action was taken than the policy's own.
 
-    def estimate(self, state: Any, memory: Any = None, reward: float = 0.0) -> dict[Any, float]:
-        """Return the agent's estimate of the value of each available action."""
-        memory, time_step, names = self._inputs(state, memory, reward)
+        Args:
+            memory: The memory that the policy returned with its own action.
+            action: The action that was taken, of the kind that the policy returns.
+        """
+        self._require_memory(memory)
+        problem = getattr(self.environment, "problem", None)
+        if problem and not _is_known(action, _names(problem)[1]):
+            raise RiskpathError(f"the problem has no action {short(action)}; it has {_few(_names(problem)[1])}")
+        if translation := getattr(self.environment, "translation", None):
+            action = _read_action(translation.action_space, action)
+        number = _names(problem)[1].index(action) if problem else action
+        return PolicyMemory(memory.agent, jnp.asarray(as_action(number, self.environment.spec)), memory.time)
+
+    def estimate(self, state: Any, memory: Any = None, reward: float = 0.0, mask: Any = None) -> dict[Any, float]:
+        """Return the agent's estimate of the value of each available action; arguments as in a call of the policy."""
+        memory, time_step, names = self._inputs(state, memory, reward, mask)
         values = np.asarray(_estimate(self.agent, self.state, memory.agent, time_step))
         return {names[i] if names else i: float(values[i]) for i in self._choices(time_step)}
 
-    def quantiles(self, state: Any, memory: Any = None, reward: float = 0.0, count: int = 100) -> dict[Any, np.ndarray]:
+    def quantiles(
+        self, state: Any, memory: Any = None, reward: float = 0.0, count: int = 100, mask: Any = None
+    ) -> dict[Any, np.ndarray]:
         """Return the predicted quantiles of the return, at the levels (i + ½)/count, of each available action."""
-        memory, time_step, names = self._inputs(state, memory, reward)
-        table = np.asarray(_quantiles(self.agent, self.state, memory.agent, time_step, midpoints(count)))
+        require_counts(count=count)
+        memory, time_step, names = self._inputs(state, memory, reward, mask)
+        table = np.asarray(_quantiles(self.agent, self.state, memory.agent, time_step, int(count)))
         return {names[i] if names else i: table[:, i] for i in self._choices(time_step)}
 
     def _choices(self, time_step: TimeStep) -> list[int]:
         """Return the available actions; 0 stands for the policy's own continuous action."""
         return [0] if self.environment.spec.action_size else np.flatnonzero(time_step.action_mask).tolist()
 
-    def _inputs(
-        self, state: Any, memory: Any, reward: float, mask: Any = None
-    ) -> tuple[PolicyMemory, TimeStep, list[Any]]:
+    @functools.cached_property
+    def _first_memory(self) -> PolicyMemory:
+        return first_memory(self.state, self.environment.spec)
+
+    def _require_memory(self, memory: Any) -> None:
+        if not isinstance(memory, PolicyMemory):
+            raise RiskpathError(
+                f"memory must be None or the memory that the policy returned, got a {type(memory).__name__}"
+            )
+        if not same_shapes(memory, self._first_memory):
+            raise RiskpathError("memory was returned by another policy: start an episode with memory=None")
+
+    def _inputs(self, state: Any, memory: Any, reward: float, mask: Any) -> tuple[PolicyMemory, TimeStep, list[Any]]:
         spec = self.environment.spec
         observation, available, names = self._read(state)
-        require_finite(observation, "an observation")
-        if not isinstance(reward, int | float | np.number | jax.Array | np.ndarray) or not math.isfinite(float(reward)):
-            raise RiskpathError(f"a reward must be a finite number, got {reward!r}")
-        if memory is not None and not isinstance(memory, PolicyMemory):
-            raise RiskpathError(f"memory must be None or what the policy returned, got a {type(memory).__name__}")
-        memory = first_memory(self.state, spec) if memory is None else memory
-        mask = available if mask is None else as_mask(mask, (spec.num_actions,))
+        if memory is None:
+            memory = self._first_memory
+        self._require_memory(memory)
         time_step = TimeStep(
             jnp.asarray(observation, spec.observation_dtype),
-            jnp.asarray(float(reward), jnp.float32),
-            jnp.asarray(mask),
+            jnp.asarray(as_reward(reward), jnp.float32),
+            jnp.asarray(available if mask is None else as_mask(mask, (spec.num_actions,))),
             memory.prev_action,
             memory.time,
         )
         return memory, time_step, names
 
     def _read(self, state: Any) -> tuple[Any, np.ndarray, list[Any]]:
+        """Return the observation, the available actions and, for a finite problem, the names of all actions."""
+        spec = self.environment.spec
+        if isinstance(self.environment, FiniteEnvironment):
+            assert self.environment.problem is not None
+            number, names = _names(self.environment.problem)
+            if not _is_known(state, number):
+                raise RiskpathError(f"the problem has no state {short(state)}; it has {_few(number)}")
+            available = np.asarray(self.environment.tables.available[number[state]])
+            return np.int32(number[state]), available | ~available.any(), names
         if translation := getattr(self.environment, "translation", None):
             space = translation.observation_space
+            if space.shape is not None:  # not a dictionary or a tuple
+                as_numbers(state, "an observation")
+            if spec.num_states is not None and state not in space:
+                raise RiskpathError(f"an observation must be one of {space}, got {short(state)}")
             with in_one_line(f"an observation must be one of {space}".replace("\n", " ")):
                 state = translation.read(state)
-        if not isinstance(self.environment, FiniteEnvironment):
-            shape = self.environment.spec.observation_shape
-            if np.shape(state) != shape:
-                raise RiskpathError(f"an observation must have shape {shape}, got {np.shape(state)}")
-            return state, np.ones(self.environment.spec.num_actions, bool), []
-        assert self.environment.problem is not None
-        number, names = _names(self.environment.problem)
-        if state not in number:
-            raise RiskpathError(f"the problem has no state {state!r}; it has {_few(number)}")
-        available = np.asarray(self.environment.tables.available[number[state]])
-        return np.int32(number[state]), available | ~available.any(), names
+        observation = as_numbers(state, "an observation")
+        if observation.shape != spec.observation_shape:
+            raise RiskpathError(f"an observation must have shape {spec.observation_shape}, got {observation.shape}")
+        if spec.num_states is not None:
+            require_states(observation, spec.num_states)
+        return observation, np.ones(spec.num_actions, bool), []
 
 
-def require_finite(observation: Any, what: str) -> None:
-    """Refuse NaN and infinite entries."""
-    if not np.isfinite(np.asarray(observation)).all():
-        raise RiskpathError(f"{what} must consist of finite numbers, got {np.asarray(observation).tolist()}")
+def _read_action(space: Any, action: Any) -> np.ndarray:
+    """Return an action of a Gymnasium space as the agent's own: the inverse of `Translation.write`."""
+    taken = as_numbers(action, "an action")
+    if not hasattr(space, "low"):
+        return taken - space.start
+    if taken.shape != space.shape:
+        raise RiskpathError(f"an action must have shape {space.shape}, got {taken.shape}")
+    width = np.where(space.high > space.low, space.high - space.low, 1)
+    return np.clip(2.0 * (taken - space.low) / width - 1.0, -1.0, 1.0).ravel()
 
 
-def as_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Return an action mask as an array; refuse one of another shape or without any available action."""
-    array = np.asarray(mask, bool)
-    if array.shape != shape:
-        raise RiskpathError(f"an action mask must have shape {shape}, got {array.shape}")
-    if array.size and not array.any(axis=-1).all():
-        raise RiskpathError("an action mask must leave at least one action available")
-    return array
+def _is_known(name: Any, names: Collection[Any]) -> bool:
+    try:
+        return name in names if isinstance(names, dict) else name in set(names)
+    except TypeError:  # not hashable
+        return False
 
 
-def _few(names: Any) -> str:
+def _few(names: Collection[Any]) -> str:
     """Return the first few names."""
     return ", ".join(repr(name) for name in list(names)[:6]) + (", …" if len(names) > 6 else "")
 
@@ -165,8 +201,8 @@ def _estimate(agent: Agent, state: AgentState, memory: Any, time_step: TimeStep)
 
 
 @eqx.filter_jit
-def _quantiles(agent: Agent, state: AgentState, memory: Any, time_step: TimeStep, taus: Any) -> Any:
-    return agent.quantiles(state, memory, time_step, taus)
+def _quantiles(agent: Agent, state: AgentState, memory: Any, time_step: TimeStep, count: int) -> Any:
+    return agent.quantiles(state, memory, time_step, midpoints(count))
 
 
 @functools.lru_cache(maxsize=64)

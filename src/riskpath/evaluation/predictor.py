@@ -17,14 +17,9 @@ import numpy as np
 
 from riskpath.agents.agent import Agent, AgentState
 from riskpath.envs.finite import FiniteEnvironment
-from riskpath.errors import RiskpathError
-from riskpath.evaluation.learned_policy import (
-    LearnedPolicy,
-    act_with_memory,
-    as_mask,
-    first_memory,
-    require_finite,
-)
+from riskpath.errors import RiskpathError, in_one_line
+from riskpath.evaluation.learned_policy import LearnedPolicy, act_with_memory, first_memory
+from riskpath.evaluation.policy_inputs import as_mask, as_numbers, require_states
 from riskpath.types import EnvSpec, tree_where
 
 
@@ -56,7 +51,7 @@ class Predictor:
 
         Args:
             observation: One observation, or one for each environment.
-            state: What the previous call returned; None at first.
+            state: The state that the previous call returned; None at first.
             episode_start: In which environments an episode begins; their memory is reset.
             deterministic: Ignored: the policy is always greedy.
             action_masks: Which actions are available, as in sb3-contrib. Not needed for a finite problem; elsewhere the
@@ -65,56 +60,60 @@ class Predictor:
         policy, spec = self.policy, self.policy.environment.spec
         obs, single = self._batch(observation)
         begins = np.full(len(obs), state is None) if episode_start is None else np.asarray(episode_start, bool).ravel()
-        for name, sizes in (("episode_start", [len(begins)]), ("state", [len(part) for part in state or ()])):
-            if any(size != len(obs) for size in sizes):
-                raise RiskpathError(f"{name} is of {sizes[0]} environments, the observation of {len(obs)}")
-        state = self._empty(len(obs)) if state is None else state
-        result = _act(policy.agent, policy.state, spec, state, begins, obs, self._masks(obs, action_masks))
+        if len(begins) != len(obs):
+            raise RiskpathError(f"episode_start is of {len(begins)} environments, the observation of {len(obs)}")
+        memories = self._memories(state, len(obs))
+        result = _act(policy.agent, policy.state, spec, memories, begins, obs, self._masks(obs, action_masks))
         actions, memories = jax.device_get(result)
-        actions = np.array(actions, np.float32 if spec.action_size else np.int64)  # a copy, which a user may change
+        actions = np.array(actions, np.float32 if spec.action_size else np.int64)  # a copy, so that it is writable
         actions = self._translation.write(actions) if self._translation else actions
         return actions.squeeze(0) if single else actions, memories
 
     @property
     def _translation(self) -> Any:
-        """Return what converts observations and actions, if the environment is a Gymnasium one."""
+        """Return the converter of observations and actions of a Gymnasium environment, or None."""
         return getattr(self.policy.environment, "translation", None)
 
     def _batch(self, observation: Any) -> tuple[np.ndarray, bool]:
-        """Return observations with an axis of environments, and whether it was added."""
+        """Return observations with an axis of environments, and whether this axis was added."""
         spec, space = self.policy.environment.spec, getattr(self._translation, "observation_space", None)
+        if space is not None and space.shape is None:  # a dictionary or a tuple
+            with in_one_line(f"an observation must be one of {space}".replace("\n", " ")):
+                single = observation in space
+                obs = self._translation.read(observation)[None] if single else self._translation.read_all(observation)
+            return as_numbers(obs, "an observation").astype(spec.observation_dtype), single
         shape = spec.observation_shape if space is None else space.shape
-        if space is not None and shape is None:  # parts with names
-            single = observation in space
-            obs = self._translation.read(observation)[None] if single else self._translation.read_all(observation)
-        else:
-            obs = np.asarray(observation)
-            single = obs.shape == shape
-            obs = obs[None] if single else obs
-            if obs.shape[1:] != shape or not len(obs) or obs.dtype.kind not in "biuf":
-                raise RiskpathError(
-                    f"an observation must have shape {shape}, or one axis more for several environments; "
-                    f"got a {type(observation).__name__} of shape {np.shape(observation)}"
-                )
-            obs = obs if space is None else self._translation.read_all(obs)
-        if spec.num_states is None:
-            require_finite(obs, "an observation")
-            return obs.astype(spec.observation_dtype), single
-        if not ((obs >= 0) & (obs < spec.num_states)).all():
-            raise RiskpathError(f"states have numbers from 0 to {spec.num_states - 1}, got {obs.tolist()}")
-        return obs.astype(np.int32), single
+        obs = as_numbers(observation, "an observation")
+        single = obs.shape == shape
+        obs = obs[None] if single else obs
+        if obs.shape[1:] != shape or not len(obs):
+            raise RiskpathError(
+                f"an observation must have shape {shape}, or one axis more for several environments; "
+                f"got a {type(observation).__name__} of shape {np.shape(observation)}"
+            )
+        if spec.num_states is not None:
+            require_states(obs, spec.num_states, int(getattr(space, "start", 0)))
+        obs = obs if space is None else self._translation.read_all(obs)
+        return obs.astype(spec.observation_dtype), single
 
-    def _empty(self, count: int) -> tuple[np.ndarray, ...]:
-        """Return memories at the start of an episode."""
-        fresh = jax.device_get(first_memory(self.policy.state, self.policy.environment.spec))
-        return tuple(np.broadcast_to(leaf, (count, *leaf.shape)) for leaf in jax.tree.leaves(fresh))
+    def _memories(self, state: Any, count: int) -> tuple[np.ndarray, ...]:
+        """Return the memories of all environments: the given ones, or those at the start of an episode."""
+        fresh = jax.device_get(jax.tree.leaves(first_memory(self.policy.state, self.policy.environment.spec)))
+        if state is None:
+            return tuple(np.broadcast_to(leaf, (count, *leaf.shape)) for leaf in fresh)
+        if not isinstance(state, tuple) or not all(isinstance(part, np.ndarray) for part in state):
+            raise RiskpathError(f"state must be None or the state that predict returned, got a {type(state).__name__}")
+        if [part.shape[1:] for part in state] != [leaf.shape for leaf in fresh]:
+            raise RiskpathError("state was returned by the predictor of another policy: start with state=None")
+        if len(state[0]) != count:
+            raise RiskpathError(f"state is of {len(state[0])} environments, the observation of {count}")
+        return state
 
     def _masks(self, obs: np.ndarray, given: Any) -> np.ndarray:
         """Return which actions are available, [environments, actions]."""
         env, shape = self.policy.environment, (len(obs), self.policy.environment.spec.num_actions)
         if given is not None:
-            masks = np.asarray(given, bool)
-            return as_mask(masks.reshape(shape) if masks.size == shape[0] * shape[1] else masks, shape)
+            return as_mask(given, shape)
         if not isinstance(env, FiniteEnvironment):
             return np.ones(shape, bool)
         masks = np.asarray(env.tables.available)[obs]

@@ -1,7 +1,7 @@
 """Greedy rollouts of many lanes: in environments that are part of the program, or in those that the host steps.
 
-Rollouts run in pieces that fit into memory. Every episode has its own random key, so the pieces do not change the
-result.
+Rollouts run in pieces that fit into memory. Every episode has its own random key, so the size of the pieces does not
+change the episodes; only the rounding of their discounted returns may differ.
 """
 
 import math

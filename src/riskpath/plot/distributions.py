@@ -191,7 +191,8 @@ def _draw(drawn: list[Distribution], ax: Axes | None, kind: str, style: dict[str
             quantile_steps(ax, one.atoms, one.probs, **{"linewidth": width, **options})
         elif few:
             bar = _bar_width(shared, len(drawn))
-            offset = (place - (len(drawn) - 1) / 2) * bar
+            owners = np.array([np.isin(one.atoms, other.atoms) for other in drawn])  # [distributions, atoms]
+            offset = (owners[:place].sum(axis=0) - (owners.sum(axis=0) - 1) / 2) * bar
             ax.bar(one.atoms + offset, one.probs, bar, **{"alpha": 0.85, **options})
         else:
             edges = np.linspace(shared[0], shared[-1], min(60, 8 + int(len(shared) ** 0.5)))

@@ -118,7 +118,7 @@ def finish(ax: Axes, xlabel: str, ylabel: str) -> Axes:
     if not labels:
         return ax
     if figure.get_gid() != OWN:
-        ax.legend(fontsize=8, frameon=False)
+        ax.legend(fontsize=7, framealpha=0.85, edgecolor="none")
         return ax
     for old in list(figure.legends):
         old.remove()

@@ -1,0 +1,87 @@
+"""Checks of the observations, rewards, action masks and actions that a policy receives; an error is one line.
+
+A network answers anything with some action, also NaN. Therefore wrong numbers are refused before it sees them.
+"""
+
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+from riskpath.errors import RiskpathError
+from riskpath.types import EnvSpec
+
+LARGEST = float(np.finfo(np.float32).max)
+"""The largest number that a network can represent."""
+
+
+def as_numbers(values: Any, what: str) -> np.ndarray:
+    """Return an array of finite numbers."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        raise RiskpathError(f"{what} must consist of numbers, got {short(values)}")
+    if array.dtype.kind == "f" and not (np.abs(array) <= LARGEST).all():
+        wrong = array[~(np.abs(array) <= LARGEST)].ravel()[0]
+        raise RiskpathError(f"{what} must consist of finite numbers, got {wrong}")
+    return array
+
+
+def require_states(numbers: np.ndarray, count: int, start: int = 0) -> None:
+    """Refuse numbers that are not states, which have the numbers `start`, …, `start + count − 1`."""
+    last = start + count - 1
+    if not ((numbers >= start) & (numbers <= last) & (np.mod(numbers, 1) == 0)).all():
+        raise RiskpathError(f"states have numbers from {start} to {last}, got {numbers.tolist()}")
+
+
+def as_reward(reward: Any) -> float:
+    """Return a reward as a finite number."""
+    try:
+        value = math.nan if isinstance(reward, str) else float(reward)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not abs(value) <= LARGEST:
+        raise RiskpathError(f"a reward must be a finite number, got {short(reward)}")
+    return value
+
+
+def as_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return an action mask as an array; refuse one of another shape or without any available action."""
+    array = as_numbers(mask, "an action mask")
+    if array.shape[-1:] == shape[-1:] and array.size == math.prod(shape):
+        array = array.reshape(shape)  # a leading axis of one environment may be missing or too many
+    if array.shape != shape:
+        raise RiskpathError(f"an action mask must have shape {shape}, got {array.shape}")
+    if not np.isin(array, (0, 1)).all():
+        raise RiskpathError(f"an action mask must consist of 0 and 1, got {array.tolist()}")
+    if array.size and not array.any(axis=-1).all():
+        raise RiskpathError("an action mask must leave at least one action available, but it is all zero")
+    return array.astype(bool)
+
+
+def as_action(action: Any, spec: EnvSpec) -> np.ndarray:
+    """Return an action of the agent as an array: an action number, or a vector with entries in [−1, 1]."""
+    array = as_numbers(action, "an action")
+    if spec.action_size:
+        if array.shape != (spec.action_size,):
+            raise RiskpathError(f"an action must have shape {(spec.action_size,)}, got {array.shape}")
+        return array.astype(np.float32)
+    if array.shape != () or not 0 <= array < spec.num_actions or array % 1:
+        raise RiskpathError(f"actions have numbers from 0 to {spec.num_actions - 1}, got {array.tolist()}")
+    return array.astype(np.int32)
+
+
+def same_shapes(one: Any, other: Any) -> bool:
+    """Tell whether two PyTrees have the same structure, shapes and types."""
+    (ours, structure), (theirs, other_structure) = jax.tree.flatten(one), jax.tree.flatten(other)
+    pairs = zip(ours, theirs, strict=False)
+    return structure == other_structure and all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs)
+
+
+def short(value: Any) -> str:
+    """Return a value as text of one line, or its type if it is long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"a {type(value).__name__}"
