@@ -13,16 +13,19 @@ from typing import Any
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
 
 import riskpath
 
 
-def first_sentence(thing: Any) -> str:
-    """Return the first sentence of a docstring, or nothing for plain values."""
-    if not (inspect.isclass(thing) or inspect.isroutine(thing) or inspect.ismodule(thing)):
-        return f"A value of the type `{type(thing).__name__}`."
-    text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+def first_sentence(name: str, thing: Any, module: str) -> str:
+    """Return the first sentence of a docstring; that of a plain value stands below it in its module."""
+    if inspect.isclass(thing) or inspect.isroutine(thing) or inspect.ismodule(thing):
+        text = inspect.getdoc(thing) or ""
+    else:
+        text = "\n".join(ModuleAnalyzer.for_module(module).find_attr_docs().get(("", name), []))
+    text = " ".join(text.split("\n\n")[0].split())
     return text.split(". ")[0].rstrip(".:") + "."
 
 
@@ -80,7 +83,7 @@ class PublicNames(SphinxDirective):
                 refwarn=True,
             )
             sentence = nodes.paragraph()
-            for index, part in enumerate(first_sentence(thing).split("`")):
+            for index, part in enumerate(first_sentence(name, thing, module).split("`")):
                 sentence += nodes.literal("", part) if index % 2 else nodes.Text(part)
             row = nodes.row()
             row += [nodes.entry("", nodes.paragraph("", "", link)), nodes.entry("", sentence)]
