@@ -13,7 +13,7 @@ import jax
 import pytest
 
 import riskpath
-from riskpath.cli.main import _read
+from riskpath.cli.parser import parse
 from riskpath.risk import compose
 
 ROOT = Path(__file__).parent.parent
@@ -85,12 +85,12 @@ def test_commands_and_configurations_are_parsed(page, tmp_path, unchecked):
     for number, content in enumerate(blocks(page, "json") or ["{}"]):
         config = tmp_path / f"{number}.json"
         config.write_text(content)
-        assert callable(_read(["train", "--config", str(config)]))
+        assert callable(parse(["train", "--config", str(config)]))
     for block in blocks(page, "sh"):
         for command in (shlex.split(line, comments=True) for line in block.splitlines()):
             if command[:1] == ["riskpath"] and "--help" not in command:
                 words = [str(tmp_path / "0.json") if word.endswith("config.json") else word for word in command[1:]]
-                assert callable(_read(words))  # parsed, not called: some commands take minutes
+                assert callable(parse(words))  # parsed, not called: some commands take minutes
 
 
 def test_make_targets_that_pages_name_exist():

@@ -1,5 +1,6 @@
 """Read docstrings as Markdown, the same language as the pages, and shorten the types in signatures."""
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -30,7 +31,18 @@ def as_markdown(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines
     """Wrap a docstring into the directive."""
     del app, what, name, obj, options
     if any(line.strip() for line in lines):
-        lines[:] = [".. markdown::", "", *(f"   {line}" for line in lines), ""]
+        lines[:] = [".. markdown::", "", *(f"   {line}" for line in list_arguments(lines)), ""]
+
+
+def list_arguments(lines: list[str]) -> list[str]:
+    """Turn the lines below "Args:" into a list."""
+    if "Args:" not in lines:
+        return lines
+    start = lines.index("Args:") + 1
+    end = next((at for at in range(start, len(lines)) if lines[at] and not lines[at].startswith(" ")), len(lines))
+    listed = [re.sub(r"^    (\w+): ", r"- `\1`: ", line) for line in lines[start:end]]
+    listed = [line if line.startswith("-") else line.removeprefix("      ") for line in listed]
+    return [*lines[: start - 1], "", *listed, "", *lines[end:]]
 
 
 SHORTER = {

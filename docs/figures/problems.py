@@ -13,7 +13,7 @@ import numpy as np
 import riskpath  # noqa: F401  (registers the environments with Gymnasium)
 
 HERE = Path(__file__).parent
-STEPS = {"ThreeState": 0, "RiskyGrid": 2, "RiskyMountainCar": 60}
+STEPS = {"ThreeState": 0, "RiskyGrid": 2, "RiskyMountainCar": 44}
 
 
 def picture(name: str, steps: int) -> np.ndarray:
