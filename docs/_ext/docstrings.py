@@ -27,7 +27,9 @@ class Markdown(SphinxDirective):
         return document.children
 
 
-def as_markdown(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+def as_markdown(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
     """Wrap a docstring into the directive."""
     del app, what, name, obj, options
     if any(line.strip() for line in lines):
@@ -39,7 +41,10 @@ def list_arguments(lines: list[str]) -> list[str]:
     if "Args:" not in lines:
         return lines
     start = lines.index("Args:") + 1
-    end = next((at for at in range(start, len(lines)) if lines[at] and not lines[at].startswith(" ")), len(lines))
+    end = next(
+        (at for at in range(start, len(lines)) if lines[at] and not lines[at].startswith(" ")),
+        len(lines),
+    )
     listed = [re.sub(r"^    (\w+): ", r"- `\1`: ", line) for line in lines[start:end]]
     listed = [line if line.startswith("-") else line.removeprefix("      ") for line in listed]
     return [*lines[: start - 1], "", *listed, "", *lines[end:]]
@@ -62,7 +67,13 @@ def shorten(text: str) -> str:
 
 
 def shorten_signature(
-    app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
+    app: Sphinx,
+    what: str,
+    name: str,
+    obj: Any,
+    options: Any,
+    signature: str | None,
+    returns: str | None,
 ) -> tuple[str | None, str | None]:
     """Shorten the types of a function."""
     del app, what, name, obj, options

@@ -49,7 +49,11 @@ def public_names() -> list[tuple[str, Any, str]]:
 def home(name: str, guess: str) -> str:
     """Return the module that defines a plain value: the one of its wing that has the name."""
     for module_name, module in sorted(sys.modules.items()):
-        if module_name.count(".") == 2 and module_name.startswith("riskpath.") and name in vars(module):
+        if (
+            module_name.count(".") == 2
+            and module_name.startswith("riskpath.")
+            and name in vars(module)
+        ):
             source = inspect.getsource(module)
             if f"\n{name} = " in source:
                 return module_name
@@ -69,7 +73,11 @@ class PublicNames(SphinxDirective):
 
     def table(self, rows: list[tuple[str, Any, str]]) -> nodes.Node:
         """Return a table of names and first sentences."""
-        table, group, body = nodes.table(classes=["public-names"]), nodes.tgroup(cols=2), nodes.tbody()
+        table, group, body = (
+            nodes.table(classes=["public-names"]),
+            nodes.tgroup(cols=2),
+            nodes.tbody(),
+        )
         group += [nodes.colspec(colwidth=1), nodes.colspec(colwidth=3)]
         for name, thing, module in rows:
             target = module if inspect.ismodule(thing) else f"{module}.{name}"
@@ -101,8 +109,16 @@ class Wing(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Return one section for each module."""
         package = importlib.import_module(f"riskpath.{self.arguments[0]}")
-        own = [name for name, thing in vars(package).items() if getattr(thing, "__module__", "") == package.__name__]
-        functions = [f".. autofunction:: {package.__name__}.{name}" for name in own if not name.startswith("_")]
+        own = [
+            name
+            for name, thing in vars(package).items()
+            if getattr(thing, "__module__", "") == package.__name__
+        ]
+        functions = [
+            f".. autofunction:: {package.__name__}.{name}"
+            for name in own
+            if not name.startswith("_")
+        ]
         text = "```{eval-rst}\n" + "\n\n".join(functions) + "\n```\n\n" if functions else ""
         for module in pkgutil.iter_modules(package.__path__):
             name = f"{package.__name__}.{module.name}"

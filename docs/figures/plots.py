@@ -14,7 +14,12 @@ def two_years() -> rp.FiniteMDP:
     """Return the problem of the tutorials: two years of shares or bonds."""
     assets = {"shares": [(0.8, 40.0), (0.2, -10.0)], "bonds": [(1.0, 5.0)]}
     return rp.FiniteMDP.from_outcomes(
-        {(t, name): [(p, gain, t + 1) for p, gain in asset] for t in (1, 2) for name, asset in assets.items()}, start=1
+        {
+            (t, name): [(p, gain, t + 1) for p, gain in asset]
+            for t in (1, 2)
+            for name, asset in assets.items()
+        },
+        start=1,
     )
 
 
@@ -28,7 +33,11 @@ if __name__ == "__main__":
     }
     rp.plot.compare(policies, risk=RISK, ax=left, kind="quantiles")
     training = rp.Training(
-        learning_starts=200, learning_rate=0.03, learning_rate_decay=0.1, decay_steps=2_000.0, target_update_interval=50
+        learning_starts=200,
+        learning_rate=0.03,
+        learning_rate_decay=0.1,
+        decay_steps=2_000.0,
+        target_update_interval=50,
     )
     options = {"discount": 1.0, "network": rp.Network(head="table"), "training": training}
     for agent, colour in (
