@@ -233,7 +233,10 @@ def test_without_matplotlib_one_line_names_the_extra(monkeypatch):
         (lambda: rp.plot.plot_law([1.0, 2.0]), r"^a law has atoms and probs, got a list; plot_returns draws samples$"),
         (lambda: rp.plot.plot_law(LAW, kind="violin"), r"^kind must be one of cdf, histogram, .*; got 'violin'$"),
         (lambda: rp.plot.plot_law(LAW, risk="cvr:0.1"), r"^unknown risk measure 'cvr:0.1'"),
-        (lambda: rp.plot.plot_law(LAW, risk=0.1), r"^a risk measure is read from text such as 'cvar:0.25', got 0.1$"),
+        (
+            lambda: rp.plot.plot_law(LAW, risk=0.1),
+            r"^expected a risk measure .* or a text such as 'cvar:0.25', got 0.1$",
+        ),
         (lambda: rp.plot.plot_law(LAW, FIGURE), r"^ax must be matplotlib axes, got a Figure$"),
         (lambda: rp.plot.plot_returns([]), r"^returns must be finite numbers, at least one: got none$"),
         (lambda: rp.plot.plot_returns([1.0, np.nan]), r"^returns must be finite numbers, at least one: got nan$"),
