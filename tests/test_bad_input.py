@@ -161,7 +161,7 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "no folder": (lambda run: rp.load(3), "a run is loaded from a folder, got 3"),  # pyright: ignore[reportArgumentType]
     # Hyperparameters.
     "measure that is a number": (
-        lambda run: rp.IQN(0.25),
+        lambda run: rp.IQN(0.25),  # pyright: ignore[reportArgumentType]
         "expected a risk measure such as .* or a text such as 'cvar:0.25', got 0.25",
     ),
     "misspelt measure": (lambda run: rp.CVaRDRL("cvr:0.25"), "unknown risk measure 'cvr:0.25'"),

@@ -62,7 +62,7 @@ def test_help_is_printed(cli, arguments):
         (["solve", "CartPole-v1"], "CartPole-v1 is not a finite problem; RiskyGrid and ThreeState are"),
         (
             ["solve", "Grid"],
-            "unknown environment 'Grid' (did you mean RiskyGrid?); there are RiskyGrid, RiskyMountainCar",
+            "unknown environment 'Grid' (did you mean RiskyGrid?); there are RiskyGrid",
         ),
         (["solve", "RiskyGrid", "ThreeState"], "unexpected argument 'ThreeState'"),
         (["solve", "RiskyGrid", "--risk", "cvar:2"], "CVaR level must be in (0, 1], got 2"),

@@ -235,7 +235,7 @@ def test_without_matplotlib_one_line_names_the_extra(monkeypatch):
         (lambda: rp.plot.plot_law(LAW, risk="cvr:0.1"), r"^unknown risk measure 'cvr:0.1'"),
         (
             lambda: rp.plot.plot_law(LAW, risk=0.1),
-            r"^expected a risk measure .* or a text such as 'cvar:0.25', got 0.1$",
+            r"^expected a risk measure .*, got 0.1$",
         ),
         (lambda: rp.plot.plot_law(LAW, FIGURE), r"^ax must be matplotlib axes, got a Figure$"),
         (lambda: rp.plot.plot_returns([]), r"^returns must be finite numbers, at least one: got none$"),
