@@ -1,15 +1,25 @@
-# Two commands on a fresh machine: `make demo` and `make test`. Both need only Python 3.11+ and make.
+# `make demo` and `make test` work on a fresh machine with Python 3.11 or newer and make.
+#
+#   make install      create .venv with all extras and the development tools, at pinned versions
+#   make demo         solve two problems exactly, then train three agents on one of them
+#   make test         lint, check types and run the tests; this is what CI runs
+#   make lint         only lint and check types
+#   make format       fix what ruff can fix
+#   make package      build the wheel, install it into an empty environment and try it there
+#   make test-peers   test together with Stable-Baselines3, which installs PyTorch
+#   make clean        remove everything that these commands created
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := python -m pip --quiet --disable-pip-version-check
 
-.PHONY: install demo test test-peers lint format docs clean
+.PHONY: install demo test test-peers lint format package docs clean
 
 install: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "riskpath needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/$(PIP) install -c constraints.txt -e ".[all,dev]"
 	@touch $@
 
 demo: install
@@ -23,14 +33,27 @@ lint: install
 test: lint
 	$(BIN)/pytest -n 2
 
-# With the real Stable-Baselines3, which brings PyTorch: in an environment of its own.
+# Stable-Baselines3 needs PyTorch, so these tests have an environment of their own.
 test-peers: .venv-peers/.installed
 	.venv-peers/bin/pytest tests/peers
 
 .venv-peers/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-peers
-	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . pytest beartype stable-baselines3==2.9.2
+	.venv-peers/bin/$(PIP) install -c constraints.txt -e ".[all]" pytest beartype stable-baselines3==2.9.2
 	@touch $@
+
+# The wheel is tried from outside of the repository: first with the core dependencies alone, then with all extras.
+PACKAGE_BIN = $(CURDIR)/build/package-venv/bin
+SMOKE = cd "$$(mktemp -d)" && $(PACKAGE_BIN)/python $(CURDIR)/tests/package/smoke.py
+
+package:
+	rm -rf build/package-venv build/wheel
+	$(PYTHON) -m venv build/package-venv
+	$(PACKAGE_BIN)/$(PIP) wheel --no-deps --wheel-dir build/wheel .
+	$(PACKAGE_BIN)/$(PIP) install -c constraints.txt build/wheel/*.whl
+	$(SMOKE) core
+	$(PACKAGE_BIN)/$(PIP) install -c constraints.txt "$$(echo build/wheel/*.whl)[all]"
+	$(SMOKE) all
 
 format: install
 	$(BIN)/ruff check --fix .

@@ -146,7 +146,7 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     ),
     "NaN reward": (
         train(env=odd(step=steps_with(ZEROS, np.nan, False, False, {}))),
-        "a reward was not a finite number between steps 0 and 40",
+        "a reward of the environment is not a finite number: nan",
     ),
     "mask": (
         train(env=odd(reset=starts_with(ZEROS, {"action_mask": np.ones(5)}))),

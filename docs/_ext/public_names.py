@@ -13,16 +13,19 @@ from typing import Any
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
 
 import riskpath
 
 
-def first_sentence(thing: Any) -> str:
-    """Return the first sentence of a docstring, or nothing for plain values."""
-    if not (inspect.isclass(thing) or inspect.isroutine(thing) or inspect.ismodule(thing)):
-        return f"A value of the type `{type(thing).__name__}`."
-    text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+def first_sentence(name: str, thing: Any, module: str) -> str:
+    """Return the first sentence of a docstring; that of a plain value stands below it in its module."""
+    if inspect.isclass(thing) or inspect.isroutine(thing) or inspect.ismodule(thing):
+        text = inspect.getdoc(thing) or ""
+    else:
+        text = "\n".join(ModuleAnalyzer.for_module(module).find_attr_docs().get(("", name), []))
+    text = " ".join(text.split("\n\n")[0].split())
     return text.split(". ")[0].rstrip(".:") + "."
 
 
@@ -46,7 +49,11 @@ def public_names() -> list[tuple[str, Any, str]]:
 def home(name: str, guess: str) -> str:
     """Return the module that defines a plain value: the one of its wing that has the name."""
     for module_name, module in sorted(sys.modules.items()):
-        if module_name.count(".") == 2 and module_name.startswith("riskpath.") and name in vars(module):
+        if (
+            module_name.count(".") == 2
+            and module_name.startswith("riskpath.")
+            and name in vars(module)
+        ):
             source = inspect.getsource(module)
             if f"\n{name} = " in source:
                 return module_name
@@ -66,7 +73,11 @@ class PublicNames(SphinxDirective):
 
     def table(self, rows: list[tuple[str, Any, str]]) -> nodes.Node:
         """Return a table of names and first sentences."""
-        table, group, body = nodes.table(classes=["public-names"]), nodes.tgroup(cols=2), nodes.tbody()
+        table, group, body = (
+            nodes.table(classes=["public-names"]),
+            nodes.tgroup(cols=2),
+            nodes.tbody(),
+        )
         group += [nodes.colspec(colwidth=1), nodes.colspec(colwidth=3)]
         for name, thing, module in rows:
             target = module if inspect.ismodule(thing) else f"{module}.{name}"
@@ -80,7 +91,7 @@ class PublicNames(SphinxDirective):
                 refwarn=True,
             )
             sentence = nodes.paragraph()
-            for index, part in enumerate(first_sentence(thing).split("`")):
+            for index, part in enumerate(first_sentence(name, thing, module).split("`")):
                 sentence += nodes.literal("", part) if index % 2 else nodes.Text(part)
             row = nodes.row()
             row += [nodes.entry("", nodes.paragraph("", "", link)), nodes.entry("", sentence)]
@@ -98,8 +109,16 @@ class Wing(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Return one section for each module."""
         package = importlib.import_module(f"riskpath.{self.arguments[0]}")
-        own = [name for name, thing in vars(package).items() if getattr(thing, "__module__", "") == package.__name__]
-        functions = [f".. autofunction:: {package.__name__}.{name}" for name in own if not name.startswith("_")]
+        own = [
+            name
+            for name, thing in vars(package).items()
+            if getattr(thing, "__module__", "") == package.__name__
+        ]
+        functions = [
+            f".. autofunction:: {package.__name__}.{name}"
+            for name in own
+            if not name.startswith("_")
+        ]
         text = "```{eval-rst}\n" + "\n\n".join(functions) + "\n```\n\n" if functions else ""
         for module in pkgutil.iter_modules(package.__path__):
             name = f"{package.__name__}.{module.name}"

@@ -13,7 +13,7 @@ import numpy as np
 import riskpath  # noqa: F401  (registers the environments with Gymnasium)
 
 HERE = Path(__file__).parent
-STEPS = {"ThreeState": 0, "RiskyGrid": 2, "RiskyMountainCar": 60}
+STEPS = {"ThreeState": 0, "RiskyGrid": 2, "RiskyMountainCar": 44}
 
 
 def picture(name: str, steps: int) -> np.ndarray:
@@ -21,12 +21,18 @@ def picture(name: str, steps: int) -> np.ndarray:
     env = gymnasium.make(f"riskpath/{name}-v0", render_mode="rgb_array")
     env.reset(seed=0)
     for step in range(steps):
-        action = np.array([1.0 if step < 25 else -1.0], np.float32) if name == "RiskyMountainCar" else (step + 1) % 2
+        action = (
+            np.array([1.0 if step < 25 else -1.0], np.float32)
+            if name == "RiskyMountainCar"
+            else (step + 1) % 2
+        )
         env.step(action)
     return np.asarray(env.render())
 
 
 if __name__ == "__main__":
     for name, steps in STEPS.items():
-        file = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+        file = "".join(
+            f"_{letter.lower()}" if letter.isupper() else letter for letter in name
+        ).lstrip("_")
         matplotlib.image.imsave(HERE / f"{file}.png", picture(name, steps))

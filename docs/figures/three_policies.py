@@ -53,9 +53,35 @@ def draw_law(axes: Axes, law: rp.Law, colour: str, title: str, subtitle: str) ->
     top, cvar = height.max(), RISK.value(law)
     axes.set_ylim(0, 1.34 * top)
     axes.plot([cvar, cvar], [0, 1.08 * top], color=TAIL, linewidth=1.3, linestyle=(0, (4, 2)))
-    axes.text(cvar, 1.1 * top, f"CVaR {cvar:.1f}", ha="center", color=TAIL, fontsize=14, fontweight="bold")
-    axes.text(0.0, 0.92, title, transform=axes.transAxes, va="top", color=INK, fontsize=13.5, fontweight="bold")
-    axes.text(0.0, 0.70, subtitle, transform=axes.transAxes, va="top", color=MUTED, fontsize=11.5, linespacing=1.4)
+    axes.text(
+        cvar,
+        1.1 * top,
+        f"CVaR {cvar:.1f}",
+        ha="center",
+        color=TAIL,
+        fontsize=14,
+        fontweight="bold",
+    )
+    axes.text(
+        0.0,
+        0.92,
+        title,
+        transform=axes.transAxes,
+        va="top",
+        color=INK,
+        fontsize=13.5,
+        fontweight="bold",
+    )
+    axes.text(
+        0.0,
+        0.70,
+        subtitle,
+        transform=axes.transAxes,
+        va="top",
+        color=MUTED,
+        fontsize=11.5,
+        linespacing=1.4,
+    )
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color("#c5cdd6")
     axes.tick_params(axis="x", colors=MUTED, labelsize=11, length=0, pad=5)
@@ -71,8 +97,16 @@ def draw() -> Figure:
     figure = Figure(figsize=(7.2, 5.2), facecolor="white", layout="constrained")
     figure.get_layout_engine().set(w_pad=0.12, h_pad=0.06)
     rows = figure.subplots(3, 1, sharex=True)
-    draw_law(rows[0], best_mean, "#a9b4c0", "Best mean", f"always shares\nmean {best_mean.mean:.0f}")
-    draw_law(rows[1], per_step, "#7ea3c9", "Risk of each step", f"always bonds\nmean {per_step.mean:.0f}")
+    draw_law(
+        rows[0], best_mean, "#a9b4c0", "Best mean", f"always shares\nmean {best_mean.mean:.0f}"
+    )
+    draw_law(
+        rows[1],
+        per_step,
+        "#7ea3c9",
+        "Risk of each step",
+        f"always bonds\nmean {per_step.mean:.0f}",
+    )
     draw_law(
         rows[2],
         adaptive,
@@ -82,7 +116,11 @@ def draw() -> Figure:
     )
     rows[2].set_xlim(-180, 260)
     rows[2].set_xticks([-50, 0, 50, 100, 150, 200])
-    rows[2].set_xlabel("total after twelve years; the worst tenth of all outcomes is red", color=MUTED, fontsize=11.5)
+    rows[2].set_xlabel(
+        "total after twelve years; the worst tenth of all outcomes is red",
+        color=MUTED,
+        fontsize=11.5,
+    )
     return figure
 
 

@@ -49,7 +49,10 @@ def random_mdp(
     starts: int = 1,
     discount: float | None = None,
 ) -> rp.FiniteMDP:
-    """Layers of `width` states; rewards are whole numbers, so that returns meet; some actions are missing."""
+    """Make a problem of `depth` layers of `width` states.
+
+    Rewards are whole numbers, so that different paths have equal returns. Some states have fewer actions.
+    """
     rng = np.random.default_rng(seed)
     table = {}
     for layer, i in product(range(depth), range(width)):
@@ -74,7 +77,7 @@ PlainLaw = dict[float, float]
 
 
 def mixed(parts: list[tuple[float, float, float, PlainLaw]]) -> PlainLaw:
-    """The law of reward + scale · future, drawn from (probability, reward, scale, future) parts."""
+    """Return the law of reward + scale · future, drawn from (probability, reward, scale, future) parts."""
     law: PlainLaw = {}
     for prob, reward, scale, future in parts:
         for z, p in future.items():
@@ -88,7 +91,7 @@ def value(risk: rp.RiskMeasure, law: PlainLaw) -> float:
 
 
 def all_sequence_laws(mdp: rp.FiniteMDP, state, time: int = 0) -> list[PlainLaw]:
-    """The law of the return to go of every action sequence, under deterministic transitions."""
+    """Return the law of the return to go of every action sequence, under deterministic transitions."""
     if mdp.is_terminal(state, time):
         return [{0.0: 1.0}]
     return [
@@ -99,45 +102,45 @@ def all_sequence_laws(mdp: rp.FiniteMDP, state, time: int = 0) -> list[PlainLaw]
 
 
 def best_sequence_value(mdp: rp.FiniteMDP, risk: rp.RiskMeasure) -> float:
-    """Brute force over one sequence for each start."""
+    """Return the best value over all choices of one action sequence for each start state."""
     options = product(*(all_sequence_laws(mdp, state) for state in mdp.start))
     parts = ([(p, 0.0, 1.0, law) for p, law in zip(mdp.start.values(), laws, strict=True)] for laws in options)
     return max(value(risk, mixed(part)) for part in parts)
 
 
 def all_adaptive_laws(mdp: rp.FiniteMDP, state, time: int = 0) -> list[PlainLaw]:
-    """The law of the return to go of every deterministic policy that sees rewards, equal ones once."""
+    """Return the laws of the return to go of all deterministic policies that see rewards, equal ones once."""
     if mdp.is_terminal(state, time):
         return [{0.0: 1.0}]
-    found: dict[tuple, PlainLaw] = {}
+    laws: dict[tuple, PlainLaw] = {}
     for listed in mdp.outcomes[state].values():
         for futures in product(*(all_adaptive_laws(mdp, outcome.next, time + 1) for outcome in listed)):
             law = mixed([(o.prob, o.reward, mdp.discount, future) for o, future in zip(listed, futures, strict=True)])
-            found[tuple(sorted((z, round(p, 12)) for z, p in law.items()))] = law
-    return list(found.values())
+            laws[tuple(sorted((z, round(p, 12)) for z, p in law.items()))] = law
+    return list(laws.values())
 
 
 def best_adaptive_value(mdp: rp.FiniteMDP, risk: rp.RiskMeasure) -> float:
-    """Brute force over all deterministic policies that see rewards, from one start."""
+    """Return the best value over all deterministic policies that see rewards, from one start state."""
     (start,) = mdp.start
     return max(value(risk, law) for law in all_adaptive_laws(mdp, start))
 
 
 def all_return_policies(mdp: rp.FiniteMDP) -> Iterator[rp.Law]:
-    """The return of every policy of (time, state, return so far), each named by its choices where it can get to."""
+    """Yield the law of every policy of (time, state, return so far); policies differ in reachable situations only."""
     unfinished: list[dict] = [{}]
     while unfinished:
         table = unfinished.pop()
         missing = []
 
         def follow(state, memory, reward, table=table, missing=missing):
-            time, earned = (
+            time, return_so_far = (
                 (0, 0.0) if memory is None else (memory[0] + 1, memory[1] + mdp.discount ** memory[0] * reward)
             )
-            node = (time, state, round(earned, 9))
+            node = (time, state, round(return_so_far, 9))
             if node not in table:
                 missing.append(node)
-            return table.get(node, mdp.actions(state)[0]), (time, earned)
+            return table.get(node, mdp.actions(state)[0]), (time, return_so_far)
 
         law = mdp.evaluate(follow)
         if missing:

@@ -11,7 +11,7 @@ MEASURES = ["mean", "cvar:0.1", "cvar:0.5", "wang:-0.75", "wang:0.75", "pow:-2",
 
 @pytest.mark.parametrize("risk", [*MEASURES, "cvar:0.05", "pow:-5", "wang:-2", "cpw:0.4", "0.5*mean+0.5*cvar:0.1"])
 def test_the_optimum_of_the_grid_is_the_best_of_all_34_policies(risk):
-    # The grid without its oranges and without the moves that the border makes equal.
+    # The grid without its orange cells and without moves that end in the same cell.
     outcomes = {}
     for fork in range(3):
         outcomes[fork, "Y"] = [(0.75, 96.0, fork + 1), (0.25, -4.0, fork + 1)]
@@ -51,11 +51,11 @@ def test_the_solver_is_exact_with_proof_and_nearly_exact_without_for_other_measu
         assert solution.value <= best + 1e-8, seed
         assert solution.optimal == proof
         equal += solution.value >= best - 1e-8
-    assert equal == 100 if proof else equal >= 95
+    assert equal >= (100 if proof else 99)
 
 
 def test_among_equally_good_actions_the_better_mean_is_taken():
-    # After the jackpot the threshold of CVaR is passed and every action is optimal; the better mean is taken.
+    # After a reward of 100 the return exceeds the threshold of CVaR and every action is optimal.
     outcomes = {
         ("s", "draw"): [(0.5, 100.0, "t"), (0.5, 0.0, "t")],
         ("t", "burn"): [(1.0, -50.0, "end")],

@@ -56,11 +56,11 @@ def test_a_problem_without_end_made_by_hand_is_refused_instead_of_looping():
 
 def test_a_problem_of_a_million_steps_is_cheap_to_inspect():
     mdp = made(ALTERNATING, start={"a": 0.5, "x": 0.5}, horizon=MILLION)
-    started = time.perf_counter()
+    started = time.process_time()
     assert (mdp.max_episode_steps, len(mdp.layers.distinct), len(mdp.states)) == (MILLION, 3, 5)
     assert mdp.layers[MILLION - 1] == ("b", "x")
     assert len(operators.constant_table(mdp)) == 4
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 1
 
 
 PLAY = {
@@ -84,10 +84,10 @@ TOO_LONG = r"can have 1,000,000 steps, more than the limit of 10,000 for exact c
 )
 def test_exact_computations_over_a_million_steps_are_refused_at_once(call):
     mdp = made(SURE, start="s0", horizon=MILLION)
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(rp.RiskpathError, match=TOO_LONG):
         call(mdp)
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 1
 
 
 def test_evaluation_is_refused_only_if_the_policy_needs_too_many_steps(monkeypatch):
@@ -109,9 +109,9 @@ def test_evaluation_ends_when_the_probability_of_going_on_underflows():
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_the_largest_accepted_number_of_steps_takes_seconds():
-    started = time.perf_counter()
+def test_a_policy_with_too_long_episodes_is_refused_within_seconds():
+    started = time.process_time()
     with pytest.raises(rp.RiskpathError, match=TOO_LONG):
         made(SURE, start="s0", horizon=MILLION).evaluate({"s0": "stay"})
     assert MAX_STEPS == 10_000
-    assert time.perf_counter() - started < 20
+    assert time.process_time() - started < 10

@@ -144,7 +144,7 @@ def test_history_bellman_misses_the_return_of_a_policy_that_uses_the_history():
 
 
 @pytest.mark.parametrize("risk", MEASURES)
-def test_greedy_improvement_never_lowers_the_risk_in_any_history(risk):
+def test_greedy_improvement_never_lowers_the_risk_in_any_history(risk, unchecked):
     measure = rp.parse_risk(risk)
     for seed in range(8):
         mdp, rng = random_mdp(seed), numbers(seed)
@@ -162,7 +162,7 @@ def test_greedy_improvement_never_lowers_the_risk_in_any_history(risk):
 
 
 @pytest.mark.parametrize("risk", MEASURES)
-def test_history_optimality_is_nonexpansive_on_consistent_tables(risk):
+def test_history_optimality_is_nonexpansive_on_consistent_tables(risk, unchecked):
     measure = rp.parse_risk(risk)
     for seed in range(8):
         mdp, rng = random_mdp(seed), numbers(seed)
@@ -185,7 +185,7 @@ def test_history_optimality_expands_on_some_other_tables():
 
 
 @pytest.mark.parametrize("risk", MEASURES)
-def test_trajectory_optimality_is_nonexpansive_on_all_tables_and_reaches_the_optimum(risk):
+def test_trajectory_optimality_is_nonexpansive_on_all_tables_and_reaches_the_optimum(risk, unchecked):
     measure = rp.parse_risk(risk)
     for seed in range(8):
         mdp, rng = random_mdp(seed), numbers(seed)

@@ -14,14 +14,14 @@ NOTHING: Any = None
 
 
 def test_a_policy_gets_no_memory_at_the_start_and_its_own_memory_afterwards():
-    seen = []
+    calls = []
 
     def policy(state, memory, reward):
-        seen.append((state, memory, reward))
+        calls.append((state, memory, reward))
         return "safe", {"steps": 1 + (memory or {"steps": 0})["steps"]}
 
     THREE.evaluate(policy)
-    assert seen == [("s0", None, 0.0), ("s1", {"steps": 1}, -5.0)]
+    assert calls == [("s0", None, 0.0), ("s1", {"steps": 1}, -5.0)]
 
 
 def test_an_adaptive_policy_discounts_the_return_so_far():
@@ -37,7 +37,7 @@ def test_an_adaptive_policy_discounts_the_return_so_far():
         },
         discount=0.5,
     )
-    # Earned before the last step: 0 or 2 after losing first, 4 or 8 after winning first.
+    # The return so far before the last step: 0 or 2 after losing first, 4 or 8 after winning first.
     assert table(mdp.evaluate(policy)) == {
         0.0: 0.125,
         1.0: 0.125,

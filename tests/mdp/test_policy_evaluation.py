@@ -11,7 +11,7 @@ from tests.mdp.problems import FORK, SURE, THREE, made, table
 
 
 def careful(state, memory, reward):
-    """Bets until it has won; keeps what it has won in an array, which cannot be hashed."""
+    """Bet until the first win. The memory is an array, which is not hashable."""
     won = np.zeros(1) if memory is None else memory + reward
     return ("safe" if won[0] > 0 else "risky"), won
 

@@ -15,5 +15,5 @@ def test_plot_draws_the_law_of_the_return(monkeypatch):
     solution = rp.solve(rp.ThreeState().mdp(), "cvar:0.1", "history")
     calls = []
     monkeypatch.setattr("riskpath.plot.plot_law", lambda *args, **options: calls.append((args, options)) or "axes")
-    assert solution.plot("given axes", label="best", color="red") == "axes"
-    assert calls == [((solution.law, "given axes"), {"kind": "cdf", "label": "best", "color": "red"})]
+    assert solution.plot("my axes", label="best", color="red") == "axes"
+    assert calls == [((solution.law, "my axes"), {"kind": "cdf", "label": "best", "color": "red"})]

@@ -21,7 +21,7 @@ KNOWN = [
     (GRID, "pow:-5", 1.0, None, 115.629, 115.699),
     (GRID, "cpw:0.71", 1.0, None, 211.423, 211.423),
     (GRID, "cvar:0.1", 0.99, 47.11, 70.08, 77.28),
-    # A grid whose history optimum is not the mean's: sure rewards at every fork.
+    # A grid whose best history policy differs from that of the mean: it takes the certain rewards.
     (rp.RiskyGrid(p_yellow=0.8, blue=38.0), "cvar:0.1", 1.0, None, 102.0, None),
 ]
 
@@ -79,7 +79,7 @@ def _mean_value(mdp: rp.FiniteMDP, state, time: int) -> float:
 
 
 def test_the_value_of_several_starts_is_the_risk_of_the_mixture():
-    # Alone, each start prefers the sure 0; together the bets of one are covered by the other.
+    # A single start prefers the certain 0; in the mixture, the losses of one start hide the bets of the other.
     outcomes = {
         ("poor", "wait"): [(1.0, 0.0, "end")],
         ("poor", "bet"): [(0.9, 8.0, "end"), (0.1, -1.0, "end")],

@@ -1,6 +1,6 @@
-"""Stable-Baselines3's own evaluation of our policies, against the exact law of their return.
+"""Policies evaluated by Stable-Baselines3, compared with the exact law of their return.
 
-Not part of `make test`, as it needs PyTorch: `make test-peers`.
+Not part of `make test`, because it needs PyTorch: run `make test-peers`.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ AGENTS = {
 
 @pytest.fixture(scope="module", params=AGENTS)
 def run(request) -> rp.Run:
-    """Trained for a moment only: what it does need not be good."""
+    """Train for a few steps: the policy does not have to be good."""
     return rp.train(AGENTS[request.param], "RiskyGrid", steps=400)
 
 
@@ -42,15 +42,14 @@ def test_returns_have_the_exact_law(run, count):
     )
     law = run.law()
     assert (len(returns), set(lengths)) == (episodes, {6})
-    apart = np.abs(np.array(returns)[:, None] - law.atoms[None, :])
-    assert apart.min(axis=1).max() < 1e-3
-    shares = np.bincount(apart.argmin(axis=1), minlength=len(law.atoms)) / episodes
+    distance = np.abs(np.array(returns)[:, None] - law.atoms[None, :])
+    assert distance.min(axis=1).max() < 1e-3
+    shares = np.bincount(distance.argmin(axis=1), minlength=len(law.atoms)) / episodes
     assert (np.abs(shares - law.probs) <= 5 * np.sqrt(law.probs * (1 - law.probs) / episodes) + 1e-9).all()
     assert abs(np.mean(returns) - law.mean) <= 5 * law.std / episodes**0.5 + 1e-3
-    print(f"{count} environments: mean {np.mean(returns):.2f}, exact {law.mean:.2f}")
 
 
-def test_the_mean_and_a_single_environment():
+def test_the_mean_in_a_single_environment_is_exact():
     run = rp.train(AGENTS["TQL"], "RiskyGrid", steps=400)
     env = gymnasium.make("riskpath/RiskyGrid-v0")
     env.reset(seed=0)
@@ -60,7 +59,7 @@ def test_the_mean_and_a_single_environment():
     assert (std > 0) == (law.std > 0)
 
 
-def test_a_vector_policy_drives_the_car(unchecked):
+def test_a_continuous_policy_has_the_same_mean_as_in_our_own_evaluation(unchecked):
     training = rp.ActorCriticTraining(batch_size=8, learning_starts=50, buffer_size=500)
     agent = rp.TQLContinuous(network=rp.Network(hidden=(16,), history_size=4, window=3), training=training)
     run = rp.train(agent, rp.RiskyMountainCar(0.0, max_episode_steps=40), steps=100)

@@ -200,14 +200,14 @@ X = np.array([3.0, -1.0, 10.0, 0.5, -7.0, 2.25, 4.0])
 P = np.array([0.1, 0.2, 0.05, 0.25, 0.1, 0.2, 0.1])
 
 
-# Levels are leaves, so that all measures of a kind share one compilation.
+# Levels are leaves, so that all measures of a class share one compiled program.
 @jax.jit
 def value_and_gradients(measure, x, p):
     return jax.value_and_grad(lambda measure, x, p: measure.value(x, p), argnums=(0, 1, 2))(measure, x, p)
 
 
 def under_jax(measure, x, p, precision="float64"):
-    """(value, (gradient in the measure, in the returns, in the probabilities))."""
+    """Return (value, (gradient in the measure, in the returns, in the probabilities))."""
     return value_and_gradients(*jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=precision), (measure, x, p)))
 
 

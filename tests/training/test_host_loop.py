@@ -266,8 +266,8 @@ def test_a_limit_is_known_wherever_it_is_said(wrapped, limit):
     ("state", "message"),
     [
         (np.zeros(5), r"must be one of Box\(.*: ValueError: cannot reshape"),
-        ({"a": 1}, "an observation must be one of Box"),
-        ("left", "an observation must be one of Box"),
+        ({"a": 1}, "an observation must consist of numbers"),
+        ("left", "an observation must consist of numbers"),
     ],
 )
 def test_a_policy_is_shown_what_it_was_trained_on(state, message, unchecked):

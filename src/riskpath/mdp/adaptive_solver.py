@@ -105,7 +105,7 @@ def _utility_iteration(graph: ReturnGraph, risk: RiskMeasure) -> tuple[Law, Poli
     """Return the best policy that utility iteration from many starts visits."""
     utilities = _first_utilities(graph, risk)
     best, best_utility = -np.inf, utilities[:, :1]
-    seen: set[bytes] = set()
+    visited: set[bytes] = set()
     for _ in range(ITERATIONS):
         probs = graph.best_response(utilities).final_probs()
         cdf = np.clip(np.cumsum(probs, axis=0), 0.0, 1.0)
@@ -116,8 +116,8 @@ def _utility_iteration(graph: ReturnGraph, risk: RiskMeasure) -> tuple[Law, Poli
         new = []
         for column in np.argsort(-values, kind="stable"):
             key = np.round(probs[:, column], 12).tobytes()
-            if key not in seen:
-                seen.add(key)
+            if key not in visited:
+                visited.add(key)
                 new.append(column)
         if not new:
             break

@@ -6,7 +6,7 @@ the value of its policy is the risk of the whole return.
 """
 
 from riskpath.mdp.model import FiniteMDP
-from riskpath.mdp.operators import Table, constant_table, first, greedy_actions, risk_greedy_bellman
+from riskpath.mdp.operators import Table, bellman, constant_table, first, greedy_actions
 from riskpath.mdp.policies import MarkovPolicy
 from riskpath.mdp.problem import Action, State
 from riskpath.mdp.solution import Solution
@@ -16,16 +16,17 @@ from riskpath.risk.measures import RiskMeasure
 def solve_markov(mdp: FiniteMDP, risk: RiskMeasure) -> Solution:
     """Iterate T*_β from a certain 0, at most as often as an episode can have steps and once more."""
     table = constant_table(mdp)
+    policy = _greedy_policy(mdp, table, risk)
     policies: list[dict[State, Action]] = []
     converged = False
     for _ in range(len(mdp.layers) + 1):
-        following = risk_greedy_bellman(mdp, table, risk)
+        following = bellman(mdp, table, policy)  # T*_β: the policy is greedy in the table
         converged = all(following[key].isclose(table[key], 1e-9) for key in table)
         table = following
-        policies.append(_greedy_policy(mdp, table, risk))
+        policy = _greedy_policy(mdp, table, risk)
+        policies.append(policy)
         if converged:
             break
-    policy = policies[-1]
     law = mdp.evaluate(policy)
     ties = _describe_tie(mdp, table, policy, risk)
     cycle = [] if converged else [float(risk.value(mdp.evaluate(p))) for p in _repeating_policies(policies)]
@@ -44,7 +45,8 @@ def solve_markov(mdp: FiniteMDP, risk: RiskMeasure) -> Solution:
 
 def _greedy_policy(mdp: FiniteMDP, table: Table, risk: RiskMeasure) -> dict[State, Action]:
     """Return the first greedy action of every state."""
-    return {state: first(greedy_actions(mdp, table, state, state, risk)) for state, _ in table}
+    states = dict.fromkeys(state for state, _ in table)
+    return {state: first(greedy_actions(mdp, table, state, state, risk)) for state in states}
 
 
 def _repeating_policies(policies: list[dict[State, Action]]) -> list[dict[State, Action]]:

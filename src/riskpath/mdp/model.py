@@ -51,8 +51,8 @@ class FiniteMDP:
     ) -> "FiniteMDP":
         """Make a problem from {(state, action): [(probability, reward, next state), …]}.
 
-        A state without actions is terminal. If `terminal` lists the terminal states, spelling mistakes are found:
-        every next state must then have an action or be in that list.
+        A state without actions is terminal. If `terminal` lists the terminal states, spelling mistakes are
+        refused: every next state must have an action or be in that list.
         """
         require_counts(**given(horizon=horizon))
         table = check_outcomes(outcomes)

@@ -100,7 +100,7 @@ def check_discount(discount: Any) -> float:
 
 def find_loop(table: Outcomes, start: Iterable[State]) -> list[State] | None:
     """Return a path from a state back to itself that an episode can take, or None if there is none."""
-    done: set[State] = set()
+    finished: set[State] = set()
     for root in start:
         path: list[State] = []
         on_path: set[State] = set()
@@ -108,12 +108,12 @@ def find_loop(table: Outcomes, start: Iterable[State]) -> list[State] | None:
         while stack:  # not recursive: a problem may be deeper than Python's recursion limit
             state, entering = stack.pop()
             if not entering:
-                done.add(state)
+                finished.add(state)
                 on_path.discard(path.pop())
                 continue
             if state in on_path:
                 return [*path[path.index(state) :], state]
-            if state in done:
+            if state in finished:
                 continue
             path.append(state)
             on_path.add(state)

@@ -96,11 +96,11 @@ def histories(mdp: FiniteMDP) -> list[History]:
     """Return all histories that end in a non-terminal state, starting in any reachable state."""
     _require_deterministic(mdp)
     require_exact_steps(mdp.max_episode_steps)
-    found: list[History] = []
+    listed: list[History] = []
     current: list[History] = [(state,) for state in dict.fromkeys(s for layer in mdp.layers.distinct for s in layer)]
     while current:
-        found.extend(current)
-        if len(found) > MAX_HISTORIES:
+        listed.extend(current)
+        if len(listed) > MAX_HISTORIES:
             raise RiskpathError(f"the problem has more than {MAX_HISTORIES:,} histories, too many for a table")
         current = [
             extended
@@ -108,7 +108,7 @@ def histories(mdp: FiniteMDP) -> list[History]:
             for action in mdp.actions(history[-1])
             if (extended := _extend(mdp, history, action)) is not None
         ]
-    return found
+    return listed
 
 
 def past_law(mdp: FiniteMDP, taken: History) -> Law:

@@ -78,15 +78,9 @@ def start(agents: Sequence[Agent], environments: Sequence[Environment], seeds: i
     agent, count = stack(agents, seeds, is_swept), len(agents) * seeds
     env = stack([as_arrays(env) for env in environments], seeds, eqx.is_array)
     spec = environments[0].spec
-
-    def one(agent: Agent, env: Environment, key: Key) -> Any:
-        init_key, env_key, key = jax.random.split(key, 3)
-        state = agent.init(spec, key=init_key)
-        begun = jax.vmap(lambda key: begin(env, state, spec, key))(jax.random.split(env_key, num_envs))
-        return state, begun, key
-
-    state, (env_state, time_step, memory), keys = eqx.filter_vmap(one)(agent, env, lane_keys(len(agents), seeds, seed))
-    example = jax.eval_shape(lambda: _example(agents[0], spec))
+    keys = lane_keys(len(agents), seeds, seed)
+    state, (env_state, time_step, memory), keys = _begin_lanes(agent, env, keys, spec, num_envs)
+    example = _example_transition(agent, state, time_step, spec)
     return Lanes(
         agent,
         env,
@@ -102,14 +96,31 @@ def start(agents: Sequence[Agent], environments: Sequence[Environment], seeds: i
     )
 
 
-def _example(agent: Agent, spec: EnvSpec) -> Transition:
-    """Return a transition with the shapes that are stored."""
-    observation, mask = jnp.zeros(spec.observation_shape, spec.observation_dtype), jnp.ones((spec.num_actions,), bool)
-    zero, time, no = jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-    state = agent.init(spec, key=jax.random.key(0))
-    first = spec.first_time_step(observation, mask)
-    output = agent.act(state, state.initial_memory, first, key=jax.random.key(1), epsilon=zero)
-    return Transition(observation, output.action, zero, observation, mask, no, no, time, zero, output.extras)
+def _begin_lanes(agent: Agent, env: Environment, keys: Keys, spec: EnvSpec, num_envs: int) -> Any:
+    """Return fresh agent states, started episodes and the keys for training.
+
+    It is not compiled as a whole: the random numbers of many layers make one large program, which takes longer.
+    """
+
+    def one(agent: Agent, env: Environment, key: Key) -> Any:
+        init_key, env_key, key = jax.random.split(key, 3)
+        state = agent.init(spec, key=init_key)
+        begun = jax.vmap(lambda key: begin(env, state, spec, key))(jax.random.split(env_key, num_envs))
+        return state, begun, key
+
+    return eqx.filter_vmap(one)(agent, env, keys)
+
+
+def _example_transition(agent: Agent, state: AgentState, time_step: TimeStep, spec: EnvSpec) -> Transition:
+    """Return the shapes of a transition as it is stored; `act` decides about action and extras."""
+
+    def one(agent: Agent, state: AgentState, first: TimeStep) -> Transition:
+        output = agent.act(state, state.initial_memory, first, key=jax.random.key(0), epsilon=jnp.zeros(()))
+        shown, no = (first.observation, output.action, first.reward, first.observation), jnp.zeros((), bool)
+        return Transition(*shown, first.action_mask, no, no, first.time, first.reward, output.extras)
+
+    lane = lambda tree: jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, tree)  # noqa: E731
+    return eqx.filter_eval_shape(one, lane(agent), lane(state), lane(lane(time_step)))
 
 
 def lane_keys(settings: int, seeds: int, seed: int) -> Keys:
