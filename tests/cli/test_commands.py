@@ -8,6 +8,8 @@ import riskpath as rp
 from riskpath.experiments import grid, report, three_state
 from tests.cli.conftest import NETWORK, TRAINING
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 def test_solve_prints_all_classes_with_the_policy_in_words(cli):
     status, out, _ = cli("solve", "RiskyGrid", "--risk", "cvar:0.1")

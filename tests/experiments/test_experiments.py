@@ -8,6 +8,8 @@ import pytest
 import riskpath as rp
 from riskpath.experiments import grid, grid_figures, three_state
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 # The first figure: CVaR at 0.1, where a bet is lost with probability 0.1.
 FIRST_FIGURE = {
     "R": {("s0", "risky"): -10, ("s0", "safe"): -5, ("s1", "risky"): -10, ("s1", "safe"): -5},
