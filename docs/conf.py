@@ -16,12 +16,12 @@ version = release = riskpath.__version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
     "docstrings",
     "mathml",
+    "offline",
     "public_names",
 ]
 exclude_patterns = ["_ext", "_static", "figures"]
