@@ -5,7 +5,9 @@ import json
 import pytest
 
 import riskpath as rp
-from riskpath.experiments import grid, report, three_state
+from riskpath.experiments import report
+from riskpath.experiments import reproduce_grid as grid
+from riskpath.experiments import reproduce_three_state as three_state
 from tests.cli.conftest import NETWORK, TRAINING
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from riskpath.experiments.grid import counted
+from riskpath.experiments.reproduce_grid import counted
 from riskpath.plot import COLOURS, panels, reference_line, save, seeds_curve
 from riskpath.risk.compose import parse_risk
 

@@ -6,7 +6,15 @@ from typing import Any
 import numpy as np
 from matplotlib.lines import Line2D
 
-from riskpath.experiments.mountain_car import AGENTS, MEASURES, WEIGHTS, best_known, published, summary, verdict
+from riskpath.experiments.reproduce_mountain_car import (
+    AGENTS,
+    MEASURES,
+    WEIGHTS,
+    best_known,
+    published,
+    summary,
+    verdict,
+)
 from riskpath.plot import COLOURS, EXACT, panels, save, seeds_curve
 
 PUBLISHED = {"iqtd3": "IQTD3", "tql": "TQL joint"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import riskpath as rp
-from riskpath.experiments import three_state
+from riskpath.experiments import reproduce_three_state as three_state
 
 RESULTS = Path(__file__).parent.parent.parent / "results"
 # The first figure: CVaR at 0.1, where a bet is lost with probability 0.1.

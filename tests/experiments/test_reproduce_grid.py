@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.experiments import grid, grid_figures
+from riskpath.experiments import grid_figures
+from riskpath.experiments import reproduce_grid as grid
 
 RESULTS = Path(__file__).parent.parent.parent / "results"
 

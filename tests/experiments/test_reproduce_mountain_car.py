@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import riskpath as rp
-from riskpath.experiments import mountain_car, mountain_car_figures
+from riskpath.experiments import mountain_car_figures
+from riskpath.experiments import reproduce_mountain_car as mountain_car
 
 RESULTS = Path(__file__).parent.parent.parent / "results"
 
