@@ -4,7 +4,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-# Compiled programs are shared between the processes of a test run, and between test runs.
+# Most programs here run only for a moment: they are compiled without optimisations (the fixture `optimised` switches
+# them on), and are shared between the processes of a test run and between test runs.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
@@ -44,8 +46,11 @@ def unchecked() -> Iterator[None]:
 
 
 @pytest.fixture
-def quick_compilation() -> Iterator[None]:
-    """Compile without optimisations, for programs that run only for a moment."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
+def optimised() -> Iterator[None]:
+    """Compile programs as users do, for one test: long runs, and everything about bits and copies."""
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+    jax.clear_caches()

@@ -13,8 +13,6 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import riskpath as rp
 from tests.training.test_host_loop import NUMBERED, VECTORS, Echo
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 IQN = rp.IQN(**NUMBERED)
 
 

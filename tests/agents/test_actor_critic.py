@@ -144,7 +144,7 @@ def test_discrete_actions_are_refused(kind, unchecked):
 
 
 @pytest.mark.parametrize("kind", ["IQTD3", "convolved"])
-def test_a_short_run_improves(kind, unchecked):
+def test_a_short_run_improves(kind, unchecked, optimised):
     # A car whose engine is strong enough for the hill: all there is to learn is to drive on.
     training = rp.ActorCriticTraining(
         batch_size=64,
@@ -165,7 +165,7 @@ def test_a_short_run_improves(kind, unchecked):
     assert (after > before + 20).all(), (before, after)
 
 
-def test_the_ring_is_not_copied_in_the_loop(unchecked):
+def test_the_ring_is_not_copied_in_the_loop(unchecked, optimised):
     from riskpath.training import fused_loop as loop
     from riskpath.training.lanes import start
 

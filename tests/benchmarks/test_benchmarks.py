@@ -13,8 +13,6 @@ import pytest
 import riskpath as rp
 from riskpath.envs.finite import as_arrays
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 FOLDER = Path(__file__).parent.parent.parent / "benchmarks"
 
 

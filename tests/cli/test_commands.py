@@ -10,8 +10,6 @@ from riskpath.experiments import reproduce_grid as grid
 from riskpath.experiments import reproduce_three_state as three_state
 from tests.cli.conftest import NETWORK, TRAINING
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 def test_solve_prints_all_classes_with_the_policy_in_words(cli):
     status, out, _ = cli("solve", "RiskyGrid", "--risk", "cvar:0.1")

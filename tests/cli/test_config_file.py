@@ -10,8 +10,6 @@ from riskpath.cli.config_file import TYPES, read_config, write_options
 from riskpath.cli.options import TrainOptions
 from riskpath.cli.parser import parse
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 def read(tmp_path, config, *arguments: str) -> TrainOptions:
     """Return the options of `train --config` with this content."""

@@ -10,8 +10,6 @@ import riskpath as rp
 from riskpath.cli import commands, compilation_cache
 from riskpath.cli.commands import COMMANDS
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 def test_version(cli):
     assert cli("--version") == (0, f"riskpath {rp.__version__}\n", "")

@@ -176,7 +176,7 @@ def check_quantiles(policy: Any, state: str, memory: Any = None) -> None:
         assert np.array([0.4, 0.4, 0.2]) @ cells[action][:3] == pytest.approx(value, abs=1e-2)
 
 
-def test_a_table_of_iqn_learns_exact_values(unchecked):
+def test_a_table_of_iqn_learns_exact_values(unchecked, optimised):
     policy = learned(rp.IQN)
     assert policy.estimate("s1") == pytest.approx({"risky": -10.0, "safe": -5.0}, abs=0.5)
     per_step = {"risky": worth("risky", "safe"), "safe": worth("safe", "safe")}
@@ -187,7 +187,7 @@ def test_a_table_of_iqn_learns_exact_values(unchecked):
 
 
 @pytest.mark.parametrize("critic", ["joint", "trajectory", "convolved"])
-def test_a_table_of_tql_learns_exact_values(critic, unchecked):
+def test_a_table_of_tql_learns_exact_values(critic, unchecked, optimised):
     policy = learned(rp.TQL, critic=critic)
     assert policy.estimate("s0") == pytest.approx({"risky": worth("risky", "risky"), "safe": -10.0}, abs=2.5)
     if critic != "convolved":

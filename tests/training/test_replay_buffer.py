@@ -84,7 +84,7 @@ def test_samples_come_from_the_own_lane_and_from_all_of_it():
 
 
 @pytest.mark.parametrize("agent", [rp.IQN(rp.CVaR(0.25)), rp.TQL(rp.CVaR(0.25))], ids=["IQN", "TQL"])
-def test_the_ring_is_not_copied_inside_the_loop(agent, unchecked):
+def test_the_ring_is_not_copied_inside_the_loop(agent, unchecked, optimised):
     small = rp.Training(
         buffer_size=997, batch_size=4, online_taus=4, target_taus=4, act_taus=4, target_update_interval=3
     )
