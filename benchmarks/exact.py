@@ -1,11 +1,11 @@
-"""How far the exact history solver goes, beside plain enumeration of all action sequences in the same run.
+"""Measure how large a problem the exact history solver solves, beside enumeration of all action sequences.
 
     python benchmarks/exact.py            # 12 forks against enumeration, then as many forks as 60 s allow
     python benchmarks/exact.py --forks 8  # a quick look
 
-Enumeration walks the tree of all distinct action sequences and carries the law of the return along, so a prefix
-is convolved once, not once per sequence. It is also run without the moves onto orange cells, which a human would
-leave out at sight. The result goes to benchmarks/results/exact.json.
+Enumeration walks the tree of all distinct action sequences and carries the law of the return along, so a prefix is
+convolved once, not once for each sequence. It is also run without the moves onto orange cells, which are never useful.
+The result goes to benchmarks/results/exact.json.
 """
 
 import argparse
@@ -23,7 +23,7 @@ DISCOUNT = 0.99
 
 
 def enumerate_all(grid: rp.RiskyGrid, risk: rp.RiskMeasure, avoid_orange: bool) -> tuple[float, int]:
-    """The best value over all action sequences, and how many there are."""
+    """Return the best value over all action sequences, and their number."""
     mdp = grid.mdp(DISCOUNT)
     value, goal = risk.value, grid.cell(grid.forks, grid.forks)
     moves: dict[Cell, dict[Cell, Law]] = {goal: {}}
@@ -82,7 +82,7 @@ def compare(forks: int, text: str) -> dict:
 
 
 def largest(text: str, budget_s: float, first: int) -> dict:
-    """Adds forks until one size takes longer than the budget, or outgrows the solver's limits."""
+    """Add forks until a size takes longer than the budget, or exceeds the limits of the solver."""
     solved, forks, stopped = {}, first, ""
     while not stopped:
         try:

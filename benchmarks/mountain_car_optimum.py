@@ -1,18 +1,18 @@
-"""Ground truth for risky mountain-car: a lower bound on the best β of the discounted return, random starts pooled.
+"""Compute a lower bound on the best β of the discounted return in risky mountain-car, random starts pooled.
 
     python benchmarks/mountain_car_optimum.py                       # 6 weights c × 5 measures, minutes on a CPU
     python benchmarks/mountain_car_optimum.py --c 0.5 --risk cvar:0.25 --grid 181 141
 
-The car moves without chance and the penalty is independent noise, so the mean and the variance of the return
-Σ γᵗ r_t from a given start both add up over time, and E − λ Var is maximised exactly by dynamic programming with a
-risk weight that shrinks as the episode goes on:
+The car moves deterministically and the penalty is independent noise, so the mean and the variance of the return
+Σ γᵗ r_t from a fixed start both add up over time, and E − λ Var is maximised exactly by dynamic programming with a risk
+weight that shrinks over the episode:
 
     V_t(s) = max_a E r(s, a) − λ γᵗ Var r(s, a) + γ V_{t+1}(s'),        V_T = the solution for λ = 0.
 
-One such problem is solved for each λ = κ / c (rewards' standard deviations are proportional to c); its policy, greedy
-by one-step lookahead on V_t, is run in the environment itself. A measure takes the policy that scores best on one
-sample, the same for all, and is reported on a fresh one, so the maximum is not flattered. Optima of measures other
-than mean-variance may lie a little outside of the family: hence "lower bound".
+One such problem is solved for each λ = κ / c (standard deviations of rewards are proportional to c); its policy, greedy
+by one-step lookahead on V_t, is run in the environment itself. For each measure the policy that is best on one sample
+is chosen and evaluated on a fresh one, so that the maximum is not biased upwards. Optima of measures other than
+mean-variance may lie a little outside of this family: hence "lower bound".
 """
 
 import argparse
@@ -30,6 +30,7 @@ import numpy as np
 from jax import Array
 
 import riskpath as rp
+from riskpath.envs.finite import as_arrays
 from riskpath.envs.mountain_car import GRAVITY, MAX_POSITION, MAX_SPEED, MIN_POSITION, POWER, Car, RiskyMountainCar
 from riskpath.types import power
 
@@ -43,7 +44,7 @@ Policy = Callable[[Car], Array]
 
 
 class Grid(NamedTuple):
-    """Where V is kept; between the nodes it is bilinear."""
+    """The nodes of V; between them it is bilinear."""
 
     positions: int = 721
     velocities: int = 281
@@ -64,29 +65,30 @@ class Grid(NamedTuple):
 
 
 def _between(nodes: Array, at: Array) -> tuple[Array, Array]:
-    """The node before a place, and how far that is on the way to the next."""
+    """Return the node before each place, and the share of the way from there to the next node."""
     way = (at - nodes[0]) / (nodes[1] - nodes[0])
     before = jnp.clip(jnp.floor(way), 0, nodes.size - 2)
     return before.astype(jnp.int32), way - before
 
 
 def stage(env: RiskyMountainCar, risk_weight: Array | float, force: Array) -> Array:
-    """E r − λ γᵗ Var r of a force, the goal's reward apart."""
+    """Return E r − λ γᵗ Var r of a force, without the reward of the goal."""
     size, prob = env.penalty(force)
     return -0.1 * force**2 - size * prob - risk_weight * size**2 * prob * (1 - prob)
 
 
 def arrival(env: RiskyMountainCar, grid: Grid, value: Array, x: Array, v: Array) -> Array:
-    """What follows when the car leaves x at the new velocity v: the goal, or γ V(s')."""
+    """Return the value after the car leaves x at the new velocity v: the goal, or γ V(s')."""
     x, v, arrived = env.roll(x, v)
     return jnp.where(arrived, 100.0, DISCOUNT * grid.read(value, x, v))
 
 
 def backup(env: RiskyMountainCar, grid: Grid, value: Array, risk_weight: Array) -> Array:
-    """V_t from V_{t+1}.
+    """Return V_t from V_{t+1}.
 
-    The force changes the velocity alone, so what follows is computed once for each pair of position and new velocity.
-    A force is then a shift along the velocities, the same for a whole row: linear interpolation is a matrix product.
+    The force changes only the velocity, so the value after a step is computed once for each pair of position and new
+    velocity. A force is then a shift along the velocities, the same for a whole row: linear interpolation is a matrix
+    product.
     """
     x, v, forces = grid.x, grid.v, jnp.asarray(ACTIONS, jnp.float32)
     step = 2 * MAX_SPEED / (grid.velocities - 1)
@@ -101,20 +103,20 @@ def backup(env: RiskyMountainCar, grid: Grid, value: Array, risk_weight: Array) 
 
 
 def outer(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    """A function of two numbers, on all pairs from two lists."""
+    """Return a function of two numbers on all pairs from two lists."""
     return jax.vmap(jax.vmap(function, (None, 0)), (0, None))
 
 
 @functools.partial(jax.jit, static_argnames="grid")
 def neutral(env: RiskyMountainCar, grid: Grid) -> Array:
-    """V for λ = 0, which does not depend on time."""
+    """Return V for λ = 0, which does not depend on time."""
     start = jnp.zeros((grid.positions, grid.velocities))
     return jax.lax.fori_loop(0, SETTLE, lambda _, value: backup(env, grid, value, jnp.zeros(())), start)
 
 
 @functools.partial(jax.jit, static_argnames="grid")
 def averse(env: RiskyMountainCar, grid: Grid, last: Array, risk_weight: Array) -> Array:
-    """V_1, …, V_T for a λ, of either sign."""
+    """Return V_1, …, V_T for a λ of either sign."""
 
     def before(value: Array, t: Array) -> tuple[Array, Array]:
         return backup(env, grid, value, risk_weight * DISCOUNT**t), value
@@ -123,7 +125,7 @@ def averse(env: RiskyMountainCar, grid: Grid, last: Array, risk_weight: Array) -
 
 
 def greedy(env: RiskyMountainCar, grid: Grid, values: Array, risk_weight: Array, car: Car) -> Array:
-    """argmax_a of the equation above, at a state between the nodes."""
+    """Return argmax_a of the equation above, at a state between the nodes."""
     value = values[jnp.minimum(car.time, values.shape[0] - 1)]
     weight, forces = risk_weight * power(DISCOUNT, car.time), jnp.asarray(ACTIONS, jnp.float32)
 
@@ -145,9 +147,9 @@ def simple_returns(starts: int, draws: int, policy: Policy, env, seed: int) -> A
 
 
 def returns(starts: int, draws: int, policy: Policy, env: RiskyMountainCar, seed: int) -> Array:
-    """Discounted and plain returns [2, starts · draws]: random starts, and for each several draws of the penalty.
+    """Return discounted and plain returns [2, starts · draws]: random starts, several draws of the penalty for each.
 
-    The car's way depends on its start alone, so the draws share it.
+    The path of the car depends on its start alone, so the draws share it.
     """
     start_key, key = jax.random.split(jax.random.key(seed))
     _, cars = jax.vmap(env.reset)(jax.random.split(start_key, starts))
@@ -183,9 +185,9 @@ class Scores(NamedTuple):
     """β of one policy for every measure: [measures, 2], discounted and plain."""
 
     chosen: np.ndarray
-    """On the sample that policies are compared on."""
+    """On the sample by which policies are chosen."""
     fresh: np.ndarray
-    """On another."""
+    """On another sample."""
 
 
 def score(risks: list[rp.RiskMeasure], sample: Callable[[int], Array]) -> Scores:
@@ -194,7 +196,7 @@ def score(risks: list[rp.RiskMeasure], sample: Callable[[int], Array]) -> Scores
 
 
 def cells(c: float, texts: list[str], grid: Grid, kappas: list[float], starts: int, draws: int) -> list[dict]:
-    """The records of all measures at one weight of the penalty."""
+    """Return the records of all measures at one weight of the penalty."""
     env = as_arrays(RiskyMountainCar(c=c))
     risks = [rp.parse_risk(text) for text in texts]
     settled = neutral(env, grid)

@@ -3,18 +3,19 @@
     python benchmarks/peers.py install --into .peers      both, with what they depend on (PyTorch is large)
     python benchmarks/throughput.py --peers .peers        ours and theirs, in one run on one core
 
-They are no dependencies of riskpath: throw the folder away when done. `throughput.py` starts this file with the
+They are not dependencies of riskpath: delete the folder afterwards. `throughput.py` starts this file with the
 interpreter of each environment, where it imports nothing but that peer and prints its rates as JSON.
 
-Both learn CartPole-v1 with one environment, one gradient step for each step of it, and the sizes they are told.
-What could not be made equal to ours:
+Both learn CartPole-v1 with one environment, one gradient step for each environment step, and the given sizes. These
+differences to our agents remain:
 
-- Rejax draws a level for every sample, so it embeds batch × levels of them; ours shares its levels within the batch. It
+- Rejax draws levels for every sample, so it embeds batch × levels of them; our levels are shared within the batch. It
   embeds them with as many cosines as the network is wide (ours: 64, as published), has a hidden layer of 64 units after
-  the product (ours: none in the default "late" head, one as wide as the network in the "deep" head), judges an action
-  by 32 levels (ours: 64), and draws batches without replacement, a pass over the replay that costs 0.2 ms of an update.
-- QR-DQN has no levels as inputs, only an output for each: less work in an update than IQN's. It cannot train seeds side
-  by side; eight, one after the other, take eight times as long, so its total rate is that of one seed.
+  the product (ours: none in the default "factored" head, one as wide as the network in the "deep" head), evaluates an
+  action at 32 levels (ours: 64), and draws batches without replacement, a pass over the replay buffer that costs 0.2 ms
+  of an update.
+- QR-DQN has no levels as inputs, only an output for each of them: less work in an update than IQN. It cannot train
+  seeds side by side; eight, one after the other, take eight times as long, so its total rate is that of one seed.
 """
 
 import argparse
@@ -40,10 +41,10 @@ REPORTED = {
 
 
 def measure(work: Iterator[int], seconds: float, repeats: int) -> dict[str, Any]:
-    """Updates per second in several spells of at least `seconds`, and their median. The one clock for all, ours too.
+    """Return updates per second in several spells of at least `seconds`, and their median, for all programs alike.
 
-    `work` yields how many updates it made since it was last asked; the first answer, which holds the compilation, is
-    not counted. `cores_used` tells a quiet machine (1.0 on one core) from one that had other work to do.
+    `work` yields how many updates it made since the last time; the first one, which includes the compilation, is not
+    counted. `cores_used` distinguishes an idle machine (1.0 on one core) from a busy one.
     """
     next(work)
     rates, spent, busy = [], 0.0, time.process_time()
@@ -58,7 +59,7 @@ def measure(work: Iterator[int], seconds: float, repeats: int) -> dict[str, Any]
 
 
 def rejax(size: dict[str, int]) -> Iterator[int]:
-    """Rejax' IQN; several seeds side by side by `vmap`, as its documentation shows."""
+    """Train Rejax' IQN; several seeds side by side by `vmap`, as its documentation shows."""
     import jax  # the peer's own, not ours
     from rejax import IQN  # pyright: ignore[reportMissingImports]
 
@@ -78,7 +79,7 @@ def rejax(size: dict[str, int]) -> Iterator[int]:
         total_timesteps=steps,
         eval_freq=steps,
         skip_initial_evaluation=True,
-    ).replace(eval_callback=lambda algorithm, state, rng: ())  # evaluation is not what is measured
+    ).replace(eval_callback=lambda algorithm, state, rng: ())  # evaluation is not measured
 
     def train(state: Any) -> Any:
         return algorithm.train(train_state=state)[0]
@@ -96,7 +97,7 @@ def rejax(size: dict[str, int]) -> Iterator[int]:
 
 
 def sb3(size: dict[str, int]) -> Iterator[int]:
-    """QR-DQN of sb3-contrib, one seed."""
+    """Train QR-DQN of sb3-contrib, one seed."""
     import torch  # pyright: ignore[reportMissingImports]
     from sb3_contrib import QRDQN  # pyright: ignore[reportMissingImports]
 
@@ -125,19 +126,19 @@ PEERS = {"rejax": rejax, "sb3": sb3}
 
 
 def install(into: Path) -> None:
-    """A virtual environment for each peer: their dependencies need not agree."""
+    """Make a virtual environment for each peer: their dependencies may conflict."""
     into.mkdir(parents=True, exist_ok=True)
-    (into / ".gitignore").write_text("*\n")  # wherever it is, it is never part of a repository
+    (into / ".gitignore").write_text("*\n")  # it never becomes part of a repository
     for peer, packages in PACKAGES.items():
         venv.create(into / peer, with_pip=True)
         subprocess.run([_python(into, peer), "-m", "pip", "install", "--quiet", *packages], check=True)
 
 
 def ask(peers: Path, peer: str, size: dict[str, int], seconds: float, repeats: int) -> dict[str, Any]:
-    """Runs a peer in its environment, on the cores of this process, and returns what it prints."""
-    asked = json.dumps({"size": size, "seconds": seconds, "repeats": repeats})
-    # Isolated from our own packages; and what a peer is warned of is not ours to mend.
-    command = [_python(peers, peer), "-I", "-W", "ignore", str(Path(__file__).resolve()), "measure", peer, asked]
+    """Run a peer in its environment, on the cores of this process, and return what it prints."""
+    request = json.dumps({"size": size, "seconds": seconds, "repeats": repeats})
+    # -I isolates the peer from our own packages; its warnings are not ours.
+    command = [_python(peers, peer), "-I", "-W", "ignore", str(Path(__file__).resolve()), "measure", peer, request]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -150,15 +151,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("install").add_argument("--into", type=Path, required=True)
-    asking = commands.add_parser("measure", help="what throughput.py calls")
-    asking.add_argument("peer", choices=PEERS)
-    asking.add_argument("asked", type=json.loads)
+    measuring = commands.add_parser("measure", help="called by throughput.py")
+    measuring.add_argument("peer", choices=PEERS)
+    measuring.add_argument("request", type=json.loads)
     options = parser.parse_args()
     if options.command == "install":
         return install(options.into)
-    work = PEERS[options.peer](options.asked.pop("size"))
+    work = PEERS[options.peer](options.request.pop("size"))
     versions = {package: importlib.metadata.version(package) for package in REPORTED[options.peer]}
-    print(json.dumps({**measure(work, **options.asked), "versions": versions}))
+    print(json.dumps({**measure(work, **options.request), "versions": versions}))
     return None
 
 

@@ -1,13 +1,13 @@
-"""Our agents on environments nobody here wrote: Gymnasium's and MiniGrid's, for the mean and for CVaR 0.25.
+"""Train our agents in public environments, Gymnasium's and MiniGrid's, for the mean and for CVaR 0.25.
 
     pip install box2d minigrid pygame
     python benchmarks/public_environments.py                     every job, as many at a time as there are cores
     python benchmarks/public_environments.py --only Lunar --at-once 2
-    python benchmarks/public_environments.py --draw              table and figure of what is there
+    python benchmarks/public_environments.py --draw              table and figure of the results so far
 
-A job is one environment, one agent and one measure, five seeds side by side; it trains through the same `rp.train` as
-anybody's, then plays 100 greedy episodes with each seed's final policy (no picking of checkpoints). Its result goes to
-a file of its own in the folder `runs`, so that an interrupted benchmark goes on where it was; all of them together make
+A job is one environment, one agent and one measure, with five seeds side by side. It trains with `rp.train`, then rolls
+out 100 greedy episodes of each seed's final policy (no checkpoint is selected). Its result goes to a file of its own in
+the folder `runs`, so that an interrupted benchmark is continued; all results together make
 benchmarks/results/public_environments.json, .md and .png.
 """
 
@@ -26,37 +26,37 @@ from public_tasks import TASKS, Task
 RESULTS = Path(__file__).parent / "results"
 MEASURES = ("mean", "cvar:0.25")
 EPISODES = 100
-NUMBERED, VECTORS = ("IQN", "TQL convolved"), ("IQTD3", "TQL convolved")
+DISCRETE, CONTINUOUS = ("IQN", "TQL convolved"), ("IQTD3", "TQL convolved")
 WINDOW = 4
-"""States that the history agents remember: these problems are Markov, or nearly so."""
+"""Number of observations in a history: these problems are Markov, or nearly so."""
 
 
 def jobs() -> list[tuple[str, str, str]]:
-    """Environment, agent, measure; the longest first."""
-    found = [(env, agent, m) for env, task in TASKS.items() for agent in _agents(task) for m in MEASURES]
-    return sorted(found, key=lambda job: (-TASKS[job[0]].steps, job[1] != "TQL convolved"))
+    """Return environment, agent and measure of every job, the longest first."""
+    listed = [(env, agent, m) for env, task in TASKS.items() for agent in _agents(task) for m in MEASURES]
+    return sorted(listed, key=lambda job: (-TASKS[job[0]].steps, job[1] != "TQL convolved"))
 
 
 def _agents(task: Task) -> tuple[str, ...]:
-    return VECTORS if task.vectors else NUMBERED
+    return CONTINUOUS if task.continuous else DISCRETE
 
 
 def make_agent(name: str, task: Task, measure: str) -> Any:
     import riskpath as rp
 
-    kind = rp.ActorCriticTraining if task.vectors else rp.Training
+    kind = rp.ActorCriticTraining if task.continuous else rp.Training
     common: dict[str, Any] = {"discount": task.discount, "training": kind(**task.training)}
     risk = rp.parse_risk(measure)
     if name in ("IQN", "IQTD3"):
-        return (rp.IQTD3 if task.vectors else rp.IQN)(risk, network=rp.Network(**task.network), **common)
+        return (rp.IQTD3 if task.continuous else rp.IQN)(risk, network=rp.Network(**task.network), **common)
     network = rp.Network(**task.network, window=WINDOW)
-    return (rp.TQLContinuous if task.vectors else rp.TQL)(
+    return (rp.TQLContinuous if task.continuous else rp.TQL)(
         risk, critic="convolved", convolved_taus=8, network=network, **common
     )
 
 
 def environment(name: str, limit: int | None = None) -> Any:
-    """The environment, or a function that makes it."""
+    """Return the environment, or a function that makes it."""
     import gymnasium
 
     name, *continuous = name.split(", ")
@@ -66,11 +66,11 @@ def environment(name: str, limit: int | None = None) -> Any:
         return name if limit is None else lambda: gymnasium.make(name, max_episode_steps=limit)
     from minigrid.wrappers import ImgObsWrapper  # pyright: ignore[reportMissingImports]
 
-    return lambda: ImgObsWrapper(gymnasium.make(name))  # the picture alone, without the mission's text
+    return lambda: ImgObsWrapper(gymnasium.make(name))  # the image without the text of the mission
 
 
 def work(env: str, agent: str, measure: str, seeds: int, share: float, target: Path) -> None:
-    """One job, in this process."""
+    """Run one job in this process."""
     import jax
 
     import riskpath as rp
@@ -79,19 +79,19 @@ def work(env: str, agent: str, measure: str, seeds: int, share: float, target: P
     steps = int(task.steps * share)
     test = environment(env)
 
-    def watch(run: Any) -> dict[str, Any]:
-        found = run.evaluate(8, env=test)  # side by side
-        print(f"{env}, {agent}, {measure}: step {run.steps:,}, {np.median(found.returns):.1f}", flush=True)
-        return {"means": np.round(found.returns[0].mean(axis=1), 2).tolist()}
+    def evaluator(run: Any) -> dict[str, Any]:
+        sample = run.evaluate(8, env=test)  # side by side
+        print(f"{env}, {agent}, {measure}: step {run.steps:,}, {np.median(sample.returns):.1f}", flush=True)
+        return {"means": np.round(sample.returns[0].mean(axis=1), 2).tolist()}
 
     run = rp.train(
         make_agent(agent, task, measure),
         environment(env, task.training_limit),
         steps=steps,
         seeds=seeds,
-        envs=task.envs,
+        num_envs=task.num_envs,
         evaluate_every=steps // 12,
-        evaluator=watch,
+        evaluator=evaluator,
     )
     trained = time.monotonic() - began
     returns = run.evaluate(EPISODES, seed=1, env=test).returns[0]
@@ -114,7 +114,7 @@ def work(env: str, agent: str, measure: str, seeds: int, share: float, target: P
 
 
 def run_all(wanted: list[tuple[str, str, str]], options: argparse.Namespace) -> None:
-    """Every job in a process and on a core of its own."""
+    """Run every job in a process and on a core of its own."""
     cores = sorted(os.sched_getaffinity(0))[: options.at_once]
     running: dict[int, subprocess.Popen[bytes]] = {}
     waiting = [(job, _file(options.out, job)) for job in wanted if not _file(options.out, job).exists()]
@@ -136,12 +136,12 @@ def _file(out: Path, job: tuple[str, str, str]) -> Path:
 
 
 def collect(out: Path) -> list[dict[str, Any]]:
-    """What earlier runs left in the results, replaced by what is in the folder."""
+    """Return earlier results, replaced by those in the folder."""
     path = RESULTS / "public_environments.json"
     earlier: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    found = {(r["env"], r["agent"], r["risk"]): r for r in earlier.get("records", [])}
-    found |= {(r["env"], r["agent"], r["risk"]): r for r in (json.loads(f.read_text()) for f in out.glob("*.json"))}
-    records = [found[job] for job in jobs() if job in found]
+    latest = {(r["env"], r["agent"], r["risk"]): r for r in earlier.get("records", [])}
+    latest |= {(r["env"], r["agent"], r["risk"]): r for r in (json.loads(f.read_text()) for f in out.glob("*.json"))}
+    records = [latest[job] for job in jobs() if job in latest]
     command = "python benchmarks/public_environments.py"
     kept = {"command": command, "note": earlier.get("note", ""), "episodes": EPISODES, "records": records}
     path.write_text(json.dumps(kept) + "\n")
@@ -149,7 +149,7 @@ def collect(out: Path) -> list[dict[str, Any]]:
 
 
 def write_table(records: list[dict[str, Any]]) -> str:
-    """One row for each environment and agent: medians over seeds, lowest to highest."""
+    """Write a table with a row for each environment and agent: medians over seeds, lowest to highest."""
     lines = [
         "# Public environments",
         "",
@@ -180,7 +180,7 @@ def _spread(values: list[float]) -> str:
 
 
 def draw(records: list[dict[str, Any]]) -> Path:
-    """A panel for each environment: the mean return of greedy episodes while training for the mean."""
+    """Draw a panel for each environment: the mean return of greedy episodes while training for the mean."""
     from riskpath import plot
 
     figure, axes = plot.panels(3, 3, width=3.4)
@@ -201,10 +201,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="environments or agents with this text in their name")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--share", type=float, default=1.0, help="of the steps, for a quick look")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the steps, for a quick look")
     parser.add_argument("--at-once", type=int, default=os.cpu_count(), help="jobs side by side, one core each")
     parser.add_argument("--out", type=Path, default=Path("runs/public_environments"))
-    parser.add_argument("--draw", action="store_true", help="only table and figure")
+    parser.add_argument("--draw", action="store_true", help="make table and figure only")
     parser.add_argument("--job", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,17 +1,19 @@
-"""Updates per second on this device, against the number of lanes and, on one core, against other libraries.
+"""Measure gradient steps per second against the number of lanes and, on one core, against other programs.
 
     python benchmarks/throughput.py
     python benchmarks/throughput.py --lanes 1 16 128 512 --agents IQN "TQL joint"      on a GPU
     python benchmarks/peers.py install --into .peers
-    python benchmarks/throughput.py --peers .peers
+    python benchmarks/throughput.py --peers .peers                                     beside other libraries
+    python benchmarks/throughput.py --against ../other/src                             beside another checkout
 
-An update is one gradient step of one seed; every setting makes one for each environment step, with one environment for
-each seed. All of it is counted: acting, the environment, the replay, learning. Startup and compilation are not: a rate
-is the median of several spells of the running program. On a CPU everything, peers included, runs on one core. Seeds
-side by side (lanes) add up. Ours walk RiskyGrid, the peers balance CartPole-v1, both cheap and with two actions; the
-agents for vector actions drive RiskyMountainCar with four cars and one critic update for each four steps.
-TQL reads histories with its default GRU, 16 wide at every size;
-`peers.py` lists where the peers' work differs from ours. Results go to benchmarks/results/throughput-DEVICE.json.
+A rate counts gradient steps of the critics, summed over lanes, and includes everything: acting, the environment, the
+replay buffer, learning. Start-up and compilation are not included: a rate is the median of several spells of the
+running program. On a CPU everything, peers included, runs on one core. Agents with discrete actions take one gradient
+step for each environment step in RiskyGrid, with one environment for each lane; the peers balance CartPole-v1. Both
+environments are cheap and have two actions. Agents with continuous actions drive RiskyMountainCar with four
+environments and one gradient step for each four steps. TQL reads histories with its default GRU of width 16 at every
+size. `peers.py` lists where the work of the peers differs from ours. Results go to
+benchmarks/results/throughput-DEVICE.json, those of `--against` to benchmarks/results/throughput-against.json.
 """
 
 import argparse
@@ -28,119 +30,127 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import peers
+import side_by_side
 
 import riskpath as rp
-from riskpath.training import fused_loop as loop
+from riskpath.training import fused_loop
 from riskpath.training.inputs import as_environment
+from riskpath.training.lanes import Lanes, start
 
 RESULTS = Path(__file__).parent / "results"
 AGENTS = {
     "IQN": rp.IQN,
+    "CVaR-DRL": rp.CVaRDRL,
     "TQL joint": lambda *args, **kw: rp.TQL(*args, critic="joint", **kw),
     "TQL trajectory": lambda *args, **kw: rp.TQL(*args, critic="trajectory", **kw),
     "TQL convolved": lambda *args, **kw: rp.TQL(*args, critic="convolved", **kw),
 }
 CONTINUOUS = {"IQTD3": rp.IQTD3, "TQL continuous": rp.TQLContinuous}
 PEERS = {"Rejax IQN": "rejax", "QR-DQN": "sb3"}
+STEPS_PER_CHUNK = 200
+"""Gradient steps between two looks at the clock."""
 
 
 class Size(NamedTuple):
-    """What all programs have in common."""
+    """The sizes of agents with discrete actions, and of the peers."""
 
     name: str
     width: int
     quantiles: int
     compared: int
-    """With how many seeds the peers are asked."""
+    """Number of seeds with which the peers are compared."""
     batch: int = 32
-    capacity: int = 10_000
+    buffer_size: int = 10_000
     learning_starts: int = 200
     target_update_interval: int = 100
 
     def __str__(self) -> str:
         return f"{self.width} wide, {self.quantiles} quantiles"
 
-    def agent(self, name: str, head: Any = "late") -> rp.Agent:
-        """Ours at this size."""
+    def agent(self, name: str, head: Any = "factored") -> rp.Agent:
+        """Make an agent of this size."""
         training = rp.Training(
             batch_size=self.batch,
             online_taus=self.quantiles,
             target_taus=self.quantiles,
-            buffer_size=self.capacity,
+            buffer_size=self.buffer_size,
             learning_starts=self.learning_starts,
             target_update_interval=self.target_update_interval,
         )
         return AGENTS[name](rp.CVaR(0.25), network=rp.Network(hidden=(self.width,), head=head), training=training)
 
 
-class VectorSize(NamedTuple):
-    """The size of the agents for vector actions."""
+class ContinuousSize(NamedTuple):
+    """The size of agents with continuous actions."""
 
-    name: str = "vector"
+    name: str = "continuous"
     width: int = 128
     quantiles: int = 32
     batch: int = 256
-    capacity: int = 20_000
+    buffer_size: int = 20_000
 
     def __str__(self) -> str:
         return f"{self.width} wide, batch {self.batch}"
 
-    def agent(self, name: str) -> rp.Agent:
-        """Ours at this size."""
-        training = rp.ActorCriticTraining(batch_size=self.batch, buffer_size=self.capacity, learning_starts=800)
-        network = rp.Network(hidden=(self.width, self.width), window=10)
+    def agent(self, name: str, head: Any = "factored") -> rp.Agent:
+        """Make an agent of this size."""
+        training = rp.ActorCriticTraining(batch_size=self.batch, buffer_size=self.buffer_size, learning_starts=800)
+        network = rp.Network(hidden=(self.width, self.width), window=10, head=head)
         return CONTINUOUS[name](rp.CVaR(0.25), network=network, training=training)
 
 
 PAPER = Size("paper", width=512, quantiles=64, compared=1)
 SMALL = Size("small", width=64, quantiles=32, compared=8)
-VECTOR = VectorSize()
+SIZES: dict[str, Size | ContinuousSize] = {size.name: size for size in (PAPER, SMALL, ContinuousSize())}
 
 
-def start(agent: rp.Agent, lanes: int) -> tuple[loop.Lanes, Any]:
-    """The state before learning, and the sizes of the environment."""
-    vectors = isinstance(agent, rp.IQTD3 | rp.TQLContinuous)
-    world = as_environment(rp.RiskyMountainCar(0.5, 300) if vectors else "RiskyGrid")
-    return loop.start([agent], [world], lanes, 4 if vectors else 1, 0), world.spec
+def begin(agent: rp.Agent, lanes: int) -> tuple[Lanes, Any]:
+    """Return the state before learning, and the spec of the environment."""
+    continuous = agent.actions == "continuous"
+    environment = as_environment(rp.RiskyMountainCar(0.5, 300) if continuous else "RiskyGrid")
+    return start([agent], [environment], lanes, 4 if continuous else 1, 0), environment.spec
 
 
-def work(agent: rp.Agent, lanes: int, rounds: int = 2) -> Iterator[int]:
-    """Trains, and yields the updates of all lanes after every chunk."""
-    state, spec = start(agent, lanes)
-    state = loop.warm_up(state, spec, agent.training.learning_starts)
-    each = agent.training.target_update_interval * getattr(agent.training, "delay", 1)
+def work(agent: rp.Agent, lanes: int) -> Iterator[int]:
+    """Train, and yield the gradient steps of all lanes after every chunk."""
+    state, spec = begin(agent, lanes)
+    training = agent.training
+    state = fused_loop.warm_up(state, spec, jnp.asarray(training.learning_starts, jnp.int32))
+    steps_per_round = training.target_update_interval * getattr(training, "policy_delay", 1)
+    rounds = max(1, STEPS_PER_CHUNK // steps_per_round)
     while True:
-        state, _ = jax.block_until_ready(loop.chunk(state, spec, rounds))
-        yield rounds * each * lanes
+        state, _ = jax.block_until_ready(fused_loop.chunk(state, spec, jnp.asarray(rounds, jnp.int32)))
+        yield rounds * steps_per_round * lanes
 
 
-def ring_copies(agent: rp.Agent, lanes: int = 4) -> dict[str, int]:
-    """How often the compiled program copies the replay ring: once when it is entered, and, or so we hope, never again.
+def buffer_copies(agent: rp.Agent, lanes: int = 4) -> dict[str, int]:
+    """Count how often the compiled program copies the replay buffer: once when it is entered, and ideally never again.
 
     A copy in the body of a loop, or in anything called from there, happens at every step.
     """
-    state, spec = start(agent, lanes)
-    lowered = loop.chunk.lower(state, spec, 1)  # pyright: ignore[reportFunctionMemberAccess]
+    state, spec = begin(agent, lanes)
+    lowered = fused_loop.chunk.lower(state, spec, jnp.asarray(1, jnp.int32))  # pyright: ignore[reportFunctionMemberAccess]
     program = computations(lowered.compile().compiled.as_text())
     bodies = {body for text in program.values() for body in re.findall(r"\bbody=%([\w.-]+)", text)}
     repeated = reachable(program, bodies)
-    found = {"at entry": 0, "inside loops": 0}
+    copies = {"at entry": 0, "inside loops": 0}
     for name, text in program.items():
         for shape in re.findall(r"= \(?f32\[([\d,]+)\]\S* copy(?:-start)?\(", text):
-            if math.prod(map(int, shape.split(","))) == state.ring.rows.size:
-                found["inside loops" if name in repeated else "at entry"] += 1
-    return found
+            if math.prod(map(int, shape.split(","))) == state.replay_buffer.rows.size:
+                copies["inside loops" if name in repeated else "at entry"] += 1
+    return copies
 
 
 def computations(program: str) -> dict[str, str]:
-    """The text of every computation of an HLO module, by name."""
+    """Return the text of every computation of an HLO module, by name."""
     parts = re.split(r"^(?:ENTRY )?%([\w.-]+) \(.*\{$", program, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def reachable(program: dict[str, str], names: set[str]) -> set[str]:
-    """These computations and all that they call."""
+    """Return these computations and all that they call."""
     seen, waiting = set(), list(names)
     while waiting:
         if (name := waiting.pop()) not in seen:
@@ -151,27 +161,20 @@ def reachable(program: dict[str, str], names: set[str]) -> set[str]:
 
 
 def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Ours over the peers' where both were measured, and TQL over IQN everywhere."""
+    """Return our rates over the peers' where both were measured, and TQL's over IQN's everywhere."""
     speed = {(row["program"], row["size"], row["lanes"], row["head"]): row["updates_per_second"] for row in rows}
-    found = []
+    listed = []
     for (program, size, lanes, head), rate in speed.items():
         rivals = [(peer, None) for peer in PEERS] + ([("IQN", head)] if program.startswith("TQL") else [])
         for rival, its_head in rivals if program in AGENTS else []:
             if other := speed.get((rival, size, lanes, its_head)):
-                found.append(
-                    {
-                        "ratio": f"{program} / {rival}",
-                        "size": size,
-                        "lanes": lanes,
-                        "head": head,
-                        "value": rate / other,
-                    }
-                )
-    return found
+                about = {"ratio": f"{program} / {rival}", "size": size, "lanes": lanes, "head": head}
+                listed.append({**about, "value": rate / other})
+    return listed
 
 
 def on_one_core() -> None:
-    """Starts this program anew on one core of a CPU: XLA sizes its pools of threads once, when it starts."""
+    """Start this program anew on one core of a CPU: XLA sizes its pools of threads once, when it starts."""
     if jax.default_backend() != "cpu" or not hasattr(os, "sched_setaffinity"):
         return
     allowed, one_thread = os.sched_getaffinity(0), {"OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
@@ -181,7 +184,7 @@ def on_one_core() -> None:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on besides the code."""
+    """Return what the rates depend on besides the code."""
     cpuinfo = Path("/proc/cpuinfo")
     names = re.findall(r"^model name\s*: (.*)$", cpuinfo.read_text(), re.MULTILINE) if cpuinfo.exists() else []
     packages = ["jax", "jaxlib", "equinox", "optax", "numpy"]
@@ -194,74 +197,88 @@ def machine() -> dict[str, Any]:
     }
 
 
+def measure_all(options: argparse.Namespace) -> None:
+    """Measure every agent, and the peers if they are installed; write the results after every row."""
+    here, on_cpu = machine(), jax.default_backend() == "cpu"
+    lanes_listed = sorted({*options.lanes} | ({PAPER.compared, SMALL.compared} if options.peers else set()))
+    print(f"{here['device']} ({here['processor']}), {here['cores_allowed']} core(s), jax {jax.__version__}\n")
+    copies = {}
+    for name in [] if options.skip_copies else options.agents:
+        copies[name] = counts = buffer_copies(SIZES["small" if name in AGENTS else "continuous"].agent(name))
+        print(
+            f"{name}: the replay buffer is copied {counts['at entry']} × at entry, {counts['inside loops']} × in loops"
+        )
+
+    rows: list[dict[str, Any]] = []
+    versions = {}
+    command, sizes = shlex.join(["python", *sys.argv]), {name: size._asdict() for name, size in SIZES.items()}
+    RESULTS.mkdir(exist_ok=True)
+    target = RESULTS / f"throughput-{here['device'].replace(' ', '-').lower()}.json"
+
+    def add(program: str, head: str | None, size: Any, lanes: int, rate: dict[str, Any], **more: Any) -> None:
+        rows.append({"program": program, "head": head, "size": size.name, "lanes": lanes, **rate, **more})
+        speeds = "".join(f"{x:12,.1f}" for x in (rate["updates_per_second"], min(rate["rates"]), max(rate["rates"])))
+        print(f"{program:16}{head or '':10}{size!s:24}{lanes:6}{speeds}{rate['cores_used']:7.2f}", flush=True)
+        everything = {"command": command, **here, "peers": versions, "sizes": sizes, "buffer_copies": copies}
+        target.write_text(json.dumps({**everything, "rows": rows, "ratios": ratios(rows)}, indent=2) + "\n")
+
+    columns = f"{'lanes':>6}{'updates/s':>12}{'lowest':>12}{'highest':>12}{'cores':>7}"
+    print(f"\n{'program':16}{'head':10}{'size':24}{columns}")
+    for size in (SIZES[name] for name in options.sizes):
+        for program, peer in PEERS.items() if options.peers and isinstance(size, Size) else ():
+            compared = getattr(size, "compared", 1)
+            seeds = 1 if peer == "sb3" else compared  # seeds one after the other do not change the total rate
+            common = {**size._asdict(), "seeds": seeds}
+            rate = peers.ask(options.peers, peer, common, options.seconds, options.repeats)
+            versions[program] = rate.pop("versions")
+            add(program, None, size, compared, rate, seeds_side_by_side=seeds)
+        for name, head, lanes in programs(options, size, lanes_listed):
+            if head == "deep" and on_cpu and lanes != getattr(size, "compared", 1):
+                continue  # minutes for each row, of which only this one is compared with anything
+            running = work(size.agent(name, head), lanes)
+            add(name, head, size, lanes, peers.measure(running, options.seconds, options.repeats))
+
+    print(f"\n{'ratio':32}{'head':10}{'size':8}{'lanes':>6}{'':4}")
+    for row in ratios(rows):
+        print(f"{row['ratio']:32}{row['head']:10}{row['size']:8}{row['lanes']:6}{row['value']:9.2f}x")
+    if options.peers:
+        print("\nQR-DQN trains one seed at a time: its total rate with several is that of one, as given here.")
+
+
+def programs(
+    options: argparse.Namespace, size: Size | ContinuousSize, lanes_listed: list[int]
+) -> list[tuple[str, str, int]]:
+    """Return agent, head and number of lanes of every program of one size."""
+    discrete = isinstance(size, Size)
+    names = [name for name in options.agents if name in (AGENTS if discrete else CONTINUOUS)]
+    heads = options.heads if discrete else options.heads[:1]
+    return [(name, head, lanes) for name in names for head in heads for lanes in lanes_listed]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lanes", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--agents", nargs="+", default=[*AGENTS, *CONTINUOUS], choices=[*AGENTS, *CONTINUOUS])
-    parser.add_argument("--heads", nargs="+", default=["late", "deep"], choices=["late", "deep"])
-    parser.add_argument(
-        "--sizes", nargs="+", default=["paper", "small", "vector"], choices=["paper", "small", "vector"]
-    )
-    parser.add_argument("--skip-copies", action="store_true", help="do not look for copies of the replay")
+    parser.add_argument("--heads", nargs="+", default=["factored", "deep"], choices=["factored", "deep"])
+    parser.add_argument("--sizes", nargs="+", default=[*SIZES], choices=[*SIZES])
+    parser.add_argument("--skip-copies", action="store_true", help="do not look for copies of the replay buffer")
     parser.add_argument("--peers", type=Path, help="the folder that peers.py installed into")
+    parser.add_argument("--against", type=Path, help="the src folder of another checkout to compare with, on one core")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a spell")
     parser.add_argument("--repeats", type=int, default=3, help="number of spells")
     options = parser.parse_args()
+    if options.against:
+        listed = [
+            side_by_side.Program(name, size.name, head, lanes)
+            for size in (SIZES[name] for name in options.sizes)
+            for name, head, lanes in programs(options, size, options.lanes)
+        ]
+        side_by_side.compare(options.against, listed, options.seconds, options.repeats)
+        return
     on_one_core()
-    here, on_cpu = machine(), jax.default_backend() == "cpu"
-    if options.peers and not on_cpu:
+    if options.peers and jax.default_backend() != "cpu":
         parser.error("peers are compared on a CPU: set JAX_PLATFORMS=cpu")
-    wanted = {*options.lanes} | ({PAPER.compared, SMALL.compared} if options.peers else set())
-
-    print(f"{here['device']} ({here['processor']}), {here['cores_allowed']} core(s), jax {jax.__version__}\n")
-    numbered, vectors = ([name for name in options.agents if name in kind] for kind in (AGENTS, CONTINUOUS))
-    asked = [] if options.skip_copies else options.agents
-    copies = {name: ring_copies((SMALL if name in AGENTS else VECTOR).agent(name)) for name in asked}
-    for name, found in copies.items():
-        print(f"{name}: copies of the replay {found['at entry']} at entry, {found['inside loops']} inside loops")
-
-    rows, versions = [], {}
-    print(
-        f"\n{'program':16}{'head':6}{'size':24}{'lanes':>6}{'updates/s':>12}{'lowest':>12}{'highest':>12}{'cores':>7}"
-    )
-
-    command, sizes = shlex.join(["python", *sys.argv]), {size.name: size._asdict() for size in (PAPER, SMALL, VECTOR)}
-    RESULTS.mkdir(exist_ok=True)
-    target = RESULTS / f"throughput-{here['device'].replace(' ', '-').lower()}.json"
-
-    def add(program: str, head: str | None, size: Any, lanes: int, found: dict[str, Any], **more: Any) -> None:
-        rows.append({"program": program, "head": head, "size": size.name, "lanes": lanes, **found, **more})
-        speeds = "".join(f"{x:12,.1f}" for x in (found["updates_per_second"], min(found["rates"]), max(found["rates"])))
-        print(f"{program:16}{head or '':6}{size!s:24}{lanes:6}{speeds}{found['cores_used']:7.2f}", flush=True)
-        everything = {"command": command, **here, "peers": versions, "sizes": sizes, "ring_copies": copies}
-        everything |= {"rows": rows, "ratios": ratios(rows)}  # after every row: an interruption loses one at most
-        target.write_text(json.dumps(everything, indent=2) + "\n")
-
-    for size in (size for size in (PAPER, SMALL) if size.name in options.sizes):
-        for program, peer in PEERS.items() if options.peers else ():
-            seeds = 1 if peer == "sb3" else size.compared  # one after the other, seeds change nothing in its rate
-            common = {**size._asdict(), "seeds": seeds}
-            found = peers.ask(options.peers, peer, common, options.seconds, options.repeats)
-            versions[program] = found.pop("versions")
-            add(program, None, size, size.compared, found, seeds_side_by_side=seeds)
-        for name in numbered:
-            for head in options.heads:
-                for lanes in sorted(wanted):
-                    if head == "deep" and on_cpu and lanes != size.compared:
-                        continue  # minutes for each row, of which only this one is compared with anything
-                    running = work(size.agent(name, head), lanes)
-                    add(name, head, size, lanes, peers.measure(running, options.seconds, options.repeats))
-
-    for name in vectors if VECTOR.name in options.sizes else []:
-        for lanes in sorted(wanted):
-            running = work(VECTOR.agent(name), lanes, rounds=1)
-            add(name, None, VECTOR, lanes, peers.measure(running, options.seconds, options.repeats))
-
-    print(f"\n{'ratio':32}{'head':6}{'size':8}{'lanes':>6}{'':4}")
-    for row in ratios(rows):
-        print(f"{row['ratio']:32}{row['head']:6}{row['size']:8}{row['lanes']:6}{row['value']:9.2f}x")
-    if options.peers:
-        print("\nQR-DQN trains one seed at a time: its total rate with several is that of one, as given here.")
+    measure_all(options)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,12 @@
-"""Settings of every test, as strict as Equinox' own, and two fixtures that loosen one of them."""
+"""Settings of every test, as strict as Equinox' own, and fixtures that change one of them."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+
+# Compiled programs are shared between the processes of a test run, and between test runs.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
 import jax
 import jaxtyping
@@ -12,17 +17,17 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 @pytest.fixture(autouse=True, scope="module")
-def room() -> Iterator[None]:
-    """Compiled programs are let go when there are many: a process may hold only so many pieces of memory."""
+def release_programs() -> Iterator[None]:
+    """Release compiled programs when there are many: Linux limits the memory maps of a process to 65,530."""
     yield
-    pieces = Path("/proc/self/maps")  # Linux allows 65,530, and JAX crashes beyond
-    if not pieces.exists() or len(pieces.read_bytes().splitlines()) > 25_000:
+    maps = Path("/proc/self/maps")
+    if not maps.exists() or len(maps.read_bytes().splitlines()) > 25_000:
         jax.clear_caches()
 
 
 @pytest.fixture
 def x64() -> Iterator[None]:
-    """64-bit JAX for one test."""
+    """Use 64-bit JAX in one test."""
     before = jax.config.read("jax_enable_x64")
     jax.config.update("jax_enable_x64", True)
     yield
@@ -31,8 +36,16 @@ def x64() -> Iterator[None]:
 
 @pytest.fixture
 def unchecked() -> Iterator[None]:
-    """No run-time type checks for one test: a wrong input meets the library's own message, as it does for users."""
+    """Switch off run-time type checks in one test: wrong input then meets the library's own message."""
     before = jaxtyping.config.jaxtyping_disable
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", before)
+
+
+@pytest.fixture
+def quick_compilation() -> Iterator[None]:
+    """Compile without optimisations, for programs that run only for a moment."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)

@@ -13,6 +13,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import riskpath as rp
 from tests.training.test_host_loop import NUMBERED, VECTORS, Echo
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 IQN = rp.IQN(**NUMBERED)
 
 
@@ -146,7 +148,7 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     ),
     "NaN reward": (
         train(env=odd(step=steps_with(ZEROS, np.nan, False, False, {}))),
-        "a reward was not a finite number between steps 0 and 40",
+        "a reward of the environment is not a finite number: nan",
     ),
     "mask": (
         train(env=odd(reset=starts_with(ZEROS, {"action_mask": np.ones(5)}))),
@@ -161,7 +163,7 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "no folder": (lambda run: rp.load(3), "a run is loaded from a folder, got 3"),  # pyright: ignore[reportArgumentType]
     # Hyperparameters.
     "measure that is a number": (
-        lambda run: rp.IQN(0.25),
+        lambda run: rp.IQN(0.25),  # pyright: ignore[reportArgumentType]
         "expected a risk measure such as .* or a text such as 'cvar:0.25', got 0.25",
     ),
     "misspelt measure": (lambda run: rp.CVaRDRL("cvr:0.25"), "unknown risk measure 'cvr:0.25'"),

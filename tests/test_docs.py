@@ -5,11 +5,9 @@ import pkgutil
 import re
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-import jax
 import pytest
 
 import riskpath
@@ -33,14 +31,6 @@ def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
     targets = set(re.findall(r"^\(([\w-]+)\)=$", text, flags=re.MULTILINE))
     return targets | {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-@pytest.fixture
-def quick_compilation() -> Iterator[None]:
-    """Compile without optimisations: the programs of the pages run for a moment only."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from riskpath.agents.config import TwinTarget
 from riskpath.nn.losses import midpoints, quantile_huber, stratified
 from riskpath.types import EnvSpec, Transition, Window
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 SPEC = EnvSpec(3, (), num_states=5, max_episode_steps=4)
 NETWORK = rp.Network(hidden=(8,))
 TRAINING = rp.Training(

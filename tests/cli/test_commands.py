@@ -5,8 +5,12 @@ import json
 import pytest
 
 import riskpath as rp
-from riskpath.experiments import grid, report, three_state
+from riskpath.experiments import report
+from riskpath.experiments import reproduce_grid as grid
+from riskpath.experiments import reproduce_three_state as three_state
 from tests.cli.conftest import NETWORK, TRAINING
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def test_solve_prints_all_classes_with_the_policy_in_words(cli):
@@ -35,7 +39,7 @@ def test_solve_sets_fields_of_the_problem(cli):
     ("command", "names"),
     [
         ("agents", ["CVaRDRL", "IQN", "IQTD3", "TQL", "TQLContinuous"]),
-        ("envs", ["ThreeState", "RiskyGrid", "RiskyMountainCar", "any"]),
+        ("envs", ["RiskyGrid", "RiskyMountainCar", "ThreeState", "any"]),
         ("risks", ["mean", "cvar:LEVEL", "wang:LEVEL", "cpw:LEVEL", "pow:LEVEL", "0.7*mean+0.3*cvar:0.1"]),
     ],
 )

@@ -9,6 +9,8 @@ import pytest
 import riskpath as rp
 from riskpath.cli.environments import is_gymnasium, make_environment
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 MODULE = """
 import gymnasium
 import riskpath as rp

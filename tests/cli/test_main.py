@@ -10,6 +10,8 @@ import riskpath as rp
 from riskpath.cli import commands, compilation_cache
 from riskpath.cli.commands import COMMANDS
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 def test_version(cli):
     assert cli("--version") == (0, f"riskpath {rp.__version__}\n", "")
@@ -58,9 +60,12 @@ def test_help_is_printed(cli, arguments):
         (["train", "--out", "/proc/nowhere"], "cannot write to /proc/nowhere: No such file or directory"),
         (["train", "--out", str(Path(__file__).parent)], "contains other files than a run; give a new folder"),
         (["train", "--config"], "--config needs a value"),
-        (["solve", "RiskyMountainCar"], "RiskyMountainCar is not a finite problem; ThreeState and RiskyGrid are"),
-        (["solve", "CartPole-v1"], "CartPole-v1 is not a finite problem; ThreeState and RiskyGrid are"),
-        (["solve", "Grid"], "unknown environment 'Grid' (did you mean RiskyGrid?); there are ThreeState, RiskyGrid"),
+        (["solve", "RiskyMountainCar"], "RiskyMountainCar is not a finite problem; RiskyGrid and ThreeState are"),
+        (["solve", "CartPole-v1"], "CartPole-v1 is not a finite problem; RiskyGrid and ThreeState are"),
+        (
+            ["solve", "Grid"],
+            "unknown environment 'Grid' (did you mean RiskyGrid?); there are RiskyGrid",
+        ),
         (["solve", "RiskyGrid", "ThreeState"], "unexpected argument 'ThreeState'"),
         (["solve", "RiskyGrid", "--risk", "cvar:2"], "CVaR level must be in (0, 1], got 2"),
         (["solve", "RiskyGrid", "--risk", "cvar"], "risk measure 'cvar' needs a level, for example cvar:0.5"),

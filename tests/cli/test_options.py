@@ -8,6 +8,8 @@ import riskpath as rp
 from riskpath.cli.options import TrainOptions, agent_options
 from riskpath.cli.parser import parse
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 def options(*arguments: str) -> TrainOptions:
     """Return the options that `train` is called with."""

@@ -8,6 +8,8 @@ from riskpath.cli import parser
 from riskpath.cli.options import agent_options
 from riskpath.cli.parser import unknown_line
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 KNOWN = ["--env", "--steps", "--num-envs", *agent_options(rp.TQL())]
 
 

@@ -17,6 +17,8 @@ import riskpath as rp
 from tests.cli.conftest import NETWORK, TINY, TRAINING
 from tests.cli.test_environments import own_module as own_module  # a fixture
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 GRID = ("train", "--env", "RiskyGrid", *TINY)
 LAKE = ("train", "--env", "FrozenLake-v1", "--set", "is_slippery=false", "max_episode_steps=4", *TINY)
 

@@ -5,6 +5,8 @@ import pytest
 import riskpath as rp
 from riskpath.cli.run_folder import SavedRun, prepare_folder
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 def put(folder, *names: str) -> None:
     """Write empty files."""

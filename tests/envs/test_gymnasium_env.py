@@ -14,6 +14,8 @@ from riskpath.envs.gymnasium_env import GymnasiumEnv
 
 from .problems import MASKED
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 IDS = [f"riskpath/{name}-v0" for name in envs.BY_NAME]
 FINITE = ["riskpath/RiskyGrid-v0", "riskpath/ThreeState-v0"]
 RIGHT, DOWN = 0, 1

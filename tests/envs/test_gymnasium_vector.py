@@ -15,6 +15,8 @@ from riskpath.envs.gymnasium_vector import GymnasiumVector, gymnasium_source, is
 
 from .problems import EchoEnv
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 KEYS = jax.random.split(jax.random.key(0), 2)
 
 

@@ -16,6 +16,8 @@ from riskpath.envs.gymnasium_env import GymnasiumEnv
 from riskpath.envs.gymnax_env import from_gymnax
 from riskpath.types import EnvSpec
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 LEFT, RIGHT = jnp.asarray(0, jnp.int32), jnp.asarray(1, jnp.int32)
 
 

@@ -14,6 +14,8 @@ from riskpath.evaluation.learned_policy import LearnedPolicy
 from riskpath.types import TimeStep
 from tests.evaluation.policies import ACTIONS, BOXES, CAR, MAZE_ENV, NAMES, NUMBERS, PIXELS, TINY, untrained
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 def cached(agent: rp.Agent, env: Environment) -> Any:
     """Return a function that makes an untrained policy once; typed loosely, as it receives wrong inputs."""

@@ -18,6 +18,8 @@ from riskpath.evaluation.learned_policy import LearnedPolicy
 from riskpath.evaluation.predictor import Predictor
 from tests.evaluation.policies import ACTIONS, CAR, MAZE_ENV, NAMES, PIXELS, TINY, untrained
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 def walk(policy: LearnedPolicy, count: int, steps: int) -> dict[str, Any]:
     """Step `count` environments by `predict` and compare every action with that of the policy itself."""

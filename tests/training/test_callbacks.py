@@ -89,5 +89,5 @@ def test_tensorboard_receives_a_scalar_for_every_lane(tmp_path, monkeypatch):
 
 def test_without_tensorboardx_one_line_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    with pytest.raises(rp.RiskpathError, match="pip install tensorboardX"):
+    with pytest.raises(rp.RiskpathError, match="tensorboardX: pip install"):
         rp.TensorBoard(tmp_path)

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
-from riskpath.cli.config import agents as registered_agents
-from riskpath.cli.config import assignments
+from riskpath.cli.config_file import agents as registered_agents
+from riskpath.cli.config_file import assignments
 from riskpath.cli.environments import ENVIRONMENTS, is_gymnasium
 from riskpath.cli.run_commands import evaluate, resume, train
 from riskpath.cli.tables import solution_table, solve_all, table_of

@@ -17,8 +17,8 @@ from riskpath.agents.tql import TQL
 from riskpath.cli.tables import CLASSES, lane_records, overview_table, solve_all, table_of
 from riskpath.envs import make
 from riskpath.envs.risky_grid import RiskyGrid
-from riskpath.experiments.grid import counted
 from riskpath.experiments.grid_figures import curves_panel, returns_panel
+from riskpath.experiments.reproduce_grid import counted
 from riskpath.mdp.solve import solve
 from riskpath.nn.network import Network
 from riskpath.plot import panels, save

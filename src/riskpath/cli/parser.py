@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import tyro
 
 from riskpath.cli.commands import COMMANDS
-from riskpath.cli.config import agent_class, read_config
+from riskpath.cli.config_file import agent_class, read_config
 from riskpath.cli.options import PARSERS, TrainOptions, agent_options
 from riskpath.cli.run_commands import train
 from riskpath.errors import RiskpathError, did_you_mean

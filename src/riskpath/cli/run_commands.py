@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
-from riskpath.cli.config import assignments, write_options
+from riskpath.cli.config_file import assignments, write_options
 from riskpath.cli.environments import ENVIRONMENTS, make_environment
 from riskpath.cli.options import TrainOptions
 from riskpath.cli.run_folder import CONFIG, LOG, RESULT, RUN, SavedRun, prepare_folder

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from riskpath.cli.config import assignments
+from riskpath.cli.config_file import assignments
 from riskpath.cli.environments import is_gymnasium, make_environment
 from riskpath.errors import RiskpathError
 from riskpath.records import write_json

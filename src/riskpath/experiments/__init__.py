@@ -1,1 +1,1 @@
-"""One file for each result of the paper."""
+"""The experiments of the paper, one file each; `riskpath reproduce` runs them."""

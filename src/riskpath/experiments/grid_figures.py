@@ -1,4 +1,4 @@
-"""Pictures and the action-sequence table of the grid experiment, from its recorded results."""
+"""Figures and the table of paths of the grid experiment, from its recorded results."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from riskpath.experiments.grid import counted
+from riskpath.experiments.reproduce_grid import counted
 from riskpath.plot import COLOURS, panels, reference_line, save, seeds_curve
 from riskpath.risk.compose import parse_risk
 
@@ -16,7 +16,7 @@ LEVELS = ("cvar:0.25", "cvar:0.1")
 
 
 def write(result: dict[str, Any], out: Path) -> list[Path]:
-    """Everything that can be drawn of what is there; names of the files."""
+    """Draw what the results allow, and return the names of the files."""
     written = []
     if any(_lanes(result, agent, risk) for agent in AGENTS for risk in LEVELS):
         written.append(save(learning_curves(result), out / "grid_curves.png"))
@@ -37,13 +37,13 @@ def _by_agent(result: dict[str, Any], risk: str) -> dict[str, list[dict[str, Any
 
 
 def learning_curves(result: dict[str, Any]) -> Any:
-    """Exact CVaR of the greedy policy against steps: median, middle half and range over seeds."""
+    """Draw the exact CVaR of the greedy policy against steps: median, middle half and range over seeds."""
     figure, axes = panels(1, 2, width=4.6, height=3.2)
     optima = {(o["grid"], o["risk"]): o for o in result["optima"]}
     for axis, risk in zip(axes[0], LEVELS, strict=True):
         curves_panel(axis, _by_agent(result, risk), optima.get(("paper", risk)))
         axis.set_title(f"CVaR {risk.partition(':')[2]}", fontsize=10)
-        axis.set_xscale("log")  # most is decided early
+        axis.set_xscale("log")  # policies change most at the beginning
         axis.set_ylim(bottom=0)  # untrained policies are far below
         axis.xaxis.set_major_formatter("{x:g}")
     axes[0, 0].set_ylabel("exact CVaR of the greedy policy", fontsize=8)
@@ -52,13 +52,13 @@ def learning_curves(result: dict[str, Any]) -> Any:
 
 
 def _legend(figure: Any, axes: Iterable[Axes]) -> None:
-    """Above all panels, where it hides nothing; they show the same agents, or nothing."""
-    handles, labels = max((axis.get_legend_handles_labels() for axis in axes), key=lambda told: len(told[0]))
+    """Add a legend above all panels, which show the same agents or none."""
+    handles, labels = max((axis.get_legend_handles_labels() for axis in axes), key=lambda labelled: len(labelled[0]))
     figure.legend(handles, labels, fontsize=8, frameon=False, loc="outside upper center", ncols=3)
 
 
 def curves_panel(axis: Axes, agents: dict[str, list[dict[str, Any]]], best: dict[str, Any] | None) -> None:
-    """Learning curves of agents, each with records of its seeds, and the best values of three classes of policies."""
+    """Draw learning curves of agents, from records of their seeds, and the optima of three classes of policies."""
     for agent, lanes in agents.items():
         steps = [point[0] / 1000 for point in lanes[0]["curve"]]
         values = np.array([[point[1] for point in lane["curve"]] for lane in lanes])
@@ -70,7 +70,7 @@ def curves_panel(axis: Axes, agents: dict[str, list[dict[str, Any]]], best: dict
 
 
 def return_distributions(result: dict[str, Any]) -> Any:
-    """The exact law of the total return under the final policies (seeds pooled), and the median CVaR of the seeds."""
+    """Draw the exact law of the return of the final policies (seeds pooled), and the median CVaR of the seeds."""
     figure, axes = panels(1, 2, width=4.6, height=3.2, sharey=True)
     for axis, risk in zip(axes[0], LEVELS, strict=True):
         returns_panel(axis, _by_agent(result, risk), risk)
@@ -81,7 +81,7 @@ def return_distributions(result: dict[str, Any]) -> Any:
 
 
 def returns_panel(axis: Axes, agents: dict[str, list[dict[str, Any]]], risk: str) -> None:
-    """Bars for the law of the total return of agents, each with records of its seeds."""
+    """Draw bars for the law of the return of agents, from records of their seeds."""
     for place, (agent, lanes) in enumerate(agents.items()):
         mass: dict[float, float] = {}
         for lane in lanes:
@@ -97,27 +97,27 @@ def returns_panel(axis: Axes, agents: dict[str, list[dict[str, Any]]], risk: str
 
 
 def paths_table(result: dict[str, Any]) -> str:
-    """What the greedy policies walk over at several times of training, counted over seeds, as a Markdown table."""
+    """Return the paths of the greedy policies at several times of training, counted over seeds, in Markdown."""
     lines = [
         "# Paths over training",
         "",
-        "Colours at the three forks; (Y|B) where it depends on luck. Counts over seeds.",
+        "Colours at the three forks; (Y|B) where the colour depends on earlier rewards. Counts over seeds.",
     ]
     for risk in LEVELS:
         lanes = {agent: _lanes(result, agent, risk) for agent in AGENTS}
-        lanes = {agent: found for agent, found in lanes.items() if found}
+        lanes = {agent: listed for agent, listed in lanes.items() if listed}
         if not lanes:
             continue
         lines += ["", f"## {risk}", "", "| steps | " + " | ".join(lanes) + " |", "|---:|" + "---|" * len(lanes)]
-        longest = max((found[0]["curve"] for found in lanes.values()), key=len)
+        longest = max((listed[0]["curve"] for listed in lanes.values()), key=len)
         for share in (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0):
             steps = longest[max(0, round(share * len(longest)) - 1)][0]
-            row = [counted([_path(lane["curve"], steps) for lane in found]) for found in lanes.values()]
+            row = [counted([_path(lane["curve"], steps) for lane in listed]) for listed in lanes.values()]
             lines.append(f"| {steps:,} | " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
 
 
 def _path(curve: list[Any], steps: int) -> str:
-    """Where a seed went when it was last looked at."""
-    seen = [path for step, _, path in curve if step <= steps]
-    return seen[-1].replace("|", "\\|") if seen else "–"
+    """Return the path of a seed at the last evaluation up to a step."""
+    paths = [path for step, _, path in curve if step <= steps]
+    return paths[-1].replace("|", "\\|") if paths else "–"

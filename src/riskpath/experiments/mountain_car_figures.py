@@ -1,4 +1,4 @@
-"""The paper's fourth figure from recorded results: 30 panels, with what was published and the best that is known."""
+"""The paper's fourth figure from recorded results: 30 panels with the published curves and the best known values."""
 
 from pathlib import Path
 from typing import Any
@@ -6,14 +6,22 @@ from typing import Any
 import numpy as np
 from matplotlib.lines import Line2D
 
-from riskpath.experiments.mountain_car import AGENTS, MEASURES, WEIGHTS, best_known, published, summary, verdict
+from riskpath.experiments.reproduce_mountain_car import (
+    AGENTS,
+    MEASURES,
+    WEIGHTS,
+    best_known,
+    published,
+    summary,
+    verdict,
+)
 from riskpath.plot import COLOURS, EXACT, panels, save, seeds_curve
 
 PUBLISHED = {"iqtd3": "IQTD3", "tql": "TQL joint"}
 
 
 def write(result: dict[str, Any], out: Path) -> list[Path]:
-    """The picture, and the tables beside it."""
+    """Draw the figure and write the tables; return the names of the files."""
     if not result["records"]:
         return []
     (out / "mountain_car.md").write_text(tables(result))
@@ -21,12 +29,12 @@ def write(result: dict[str, Any], out: Path) -> list[Path]:
 
 
 def tables(result: dict[str, Any]) -> str:
-    """All cells in Markdown: discounted, then undiscounted beside what was published, and what the control says."""
+    """Return all cells in Markdown: discounted, then undiscounted beside the published results, and the control."""
     seconds, device = round(result["seconds"]), result.get("device", "?")
     text = f"# Risky mountain-car\n\n`{result['command']}`, {seconds} s on one {device}. "
     text += "Final policies, median over seeds (lowest to highest).\n"
-    if said := verdict(result):
-        text += f"\n**What the control says.** {said}\n"
+    if comparison := verdict(result):
+        text += f"\n**The control.** {comparison}\n"
     for title, figure in (("Discounted, γ = 0.99", "beta"), ("Undiscounted", "beta_undiscounted")):
         rows = summary(result, figure)
         text += f"\n## {title}\n\n| " + " | ".join(rows[0]) + " |\n" + "|---" * len(rows[0]) + "|\n"
@@ -42,7 +50,7 @@ def _cell(value: Any) -> str:
 
 
 def draw(result: dict[str, Any]) -> Any:
-    """Undiscounted risk of the greedy policy against steps: a row for each c, a column for each measure."""
+    """Draw the undiscounted risk of the greedy policy against steps: a row for each c, a column for each measure."""
     figure, axes = panels(len(WEIGHTS), len(MEASURES), width=2.7, height=1.9, sharex=True)
     curves, best = published(), best_known()
     for row, c in enumerate(WEIGHTS):

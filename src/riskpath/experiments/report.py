@@ -4,7 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from riskpath.experiments import grid, grid_figures, mountain_car, mountain_car_figures, three_state
+from riskpath.experiments import grid_figures, mountain_car_figures
+from riskpath.experiments import reproduce_grid as grid
+from riskpath.experiments import reproduce_mountain_car as mountain_car
+from riskpath.experiments import reproduce_three_state as three_state
 
 
 class Rows(NamedTuple):

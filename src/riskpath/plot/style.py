@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from riskpath.errors import RiskpathError
+from riskpath.extras import require_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,11 +47,7 @@ OWN = "riskpath"
 
 def figure_class() -> type[Figure]:
     """Import matplotlib, or say how to install it."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise RiskpathError("plotting needs matplotlib: pip install 'riskpath[plot]'") from None
-    return Figure
+    return require_extra("matplotlib.figure", "plot", "plotting").Figure
 
 
 def panels(rows: int, columns: int, width: float = 3.4, height: float = 2.6, **options: Any) -> tuple[Figure, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from riskpath.errors import RiskpathError
+from riskpath.extras import require_extra
 
 
 class JSONLines:
@@ -73,10 +74,7 @@ class TensorBoard:
             folder: Where the event files go.
             resume_at: The step at which a run is continued; TensorBoard hides events of later steps.
         """
-        try:
-            from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingImports]
-        except ImportError:
-            raise RiskpathError("TensorBoard files need tensorboardX: pip install tensorboardX") from None
+        SummaryWriter = require_extra("tensorboardX", "tensorboard", "TensorBoard").SummaryWriter
         purge_step = None if resume_at is None else resume_at + 1
         # Its `flush` does not wait for queued events, so they are written every few seconds.
         self.writer = SummaryWriter(str(folder), flush_secs=5, purge_step=purge_step)

@@ -1,10 +1,10 @@
 """The paper's continuous experiment: risky mountain-car, six weights c of the penalty, five measures, 30 cells.
 
-The published curves end hundreds of points below what is attainable: those agents did not explore. Here every agent
-explores (Ornstein-Uhlenbeck noise, held actions), so that the comparison says something about risk, and a control says
-how much: the same Markov agent trained for the plain mean, judged by every measure.
+The published curves end hundreds of points below what is attainable, because those agents did not explore. Here every
+agent explores (Ornstein-Uhlenbeck noise, held actions), so that the comparison is about risk. A control shows how much
+of it: the same Markov agent trained for the mean and evaluated by every measure.
 
-All cells and seeds of an agent are lanes of one program; measures of different kinds go in as tables of numbers.
+All cells and seeds of an agent are lanes of one program; measures of different kinds are tabulated.
 """
 
 import json
@@ -33,19 +33,20 @@ WEIGHTS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 MEASURES = ("cvar:0.25", "cpw:0.71", "pow:-2", "wang:0.75", "wang:-0.75")
 ENVS, TRAINING_LIMIT = 4, 300
 SEED = 1
-"""The settings were chosen on runs that started from 0; these are fresh ones."""
+"""Hyperparameters were chosen on runs with seed 0; the results come from another one."""
 Cell = tuple[float, str]
+"""Weight of the penalty, and measure."""
 
 
 def agent_for(name: str, measure: RiskMeasure, steps: int, quick: bool = False) -> Agent:
-    """The agent of one lane; half as wide if it is to be quick, with small batches and few levels."""
+    """Return the agent of one lane; `quick` halves the widths, with small batches and few quantile levels."""
     sizes: dict[str, Any] = {"batch_size": 64, "online_taus": 16, "target_taus": 16, "act_taus": 16} if quick else {}
     training = ActorCriticTraining(decay_starts=steps / ENVS / 2, decay_steps=steps / ENVS / 2, **sizes)
     network = Network(hidden=(64, 64) if quick else (128, 128), window=10)
     risk = Tabulated(measure)
     if name in ("IQTD3", "mean control"):
         return IQTD3(risk, network=network, training=training)
-    if name == "TQL joint":  # as published: a rolling window of ten states, which does not tell the time
+    if name == "TQL joint":  # as published: a window of ten states without the time
         return TQLContinuous(risk, critic="joint", time_input=False, network=network, training=training)
     return TQLContinuous(risk, critic="convolved", network=network, training=training)
 
@@ -54,7 +55,7 @@ AGENTS = ("IQTD3", "TQL convolved", "TQL joint", "mean control")
 
 
 def cells_of(name: str, cells: list[Cell]) -> list[Cell]:
-    """The control is trained once for each c, whatever the measure."""
+    """Return the cells to train; the control is trained once for each c."""
     return [(c, "mean") for c in dict.fromkeys(c for c, _ in cells)] if name == "mean control" else cells
 
 
@@ -68,10 +69,10 @@ def reproduce(
     steps: int | None = None,
     show: Any = print,
 ) -> dict[str, Any]:
-    """Trains everything, writes into `out` after every program, and returns what it wrote.
+    """Train everything, write the results to the folder `out` after every program, and return them.
 
-    `mountain_car.json` is a list of records, `mountain_car_run.json` has the curves, too, and how all was made. What
-    is in there already, from the same command, is not trained again.
+    `mountain_car.json` is a list of records; `mountain_car_run.json` also has the learning curves, the command and the
+    device. Cells that are in there already, from the same command, are not trained again.
     """
     command = (
         "riskpath reproduce mountain-car" + (" --quick" if quick else "") + (f" --seeds {seeds}" if seeds != 6 else "")
@@ -88,12 +89,12 @@ def reproduce(
         for group in _groups(name, wanted, steps, seeds):
             clock = time.monotonic()
             agents = [agent_for(name, parse_risk(measure), steps, quick) for _, measure in group]
-            worlds = [RiskyMountainCar(c, TRAINING_LIMIT) for c, _ in group]
+            environments = [RiskyMountainCar(c, TRAINING_LIMIT) for c, _ in group]
             judged = [[m for c2, m in cells if c2 == c] if trained == "mean" else [trained] for c, trained in group]
             evaluator = lambda run, g=group, j=judged: {"judged": _judge(run, g, j, 100)[1]}  # noqa: E731
             run = train(
                 agents,
-                worlds,
+                environments,
                 steps=steps,
                 seeds=seeds,
                 seed=SEED,
@@ -106,35 +107,27 @@ def reproduce(
             took = time.monotonic() - clock
             spent += took
             rate = len(group) * seeds * steps / ENVS / took
-            show(f"{name}: {len(group)} cells × {seeds} seeds, {took:.0f} s, {rate:,.0f} lane-updates/s all in all")
+            show(f"{name}: {len(group)} cells × {seeds} seeds, {took:.0f} s, {rate:,.0f} gradient steps/s")
             result = {**header(command, spent), "steps": steps, "records": records}
             keep(result, out)
     return result
 
 
 def keep(result: dict[str, Any], out: Path) -> None:
-    """Both files."""
+    """Write both files."""
     write_json(out / "mountain_car_run.json", result)
     final = [{key: value for key, value in record.items() if key != "curve"} for record in result["records"]]
     write_json(out / "mountain_car.json", final)
 
 
 def _groups(name: str, cells: list[Cell], steps: int, seeds: int) -> list[list[Cell]]:
-    """Cells that fit into memory together: a lane is little more than its replay."""
+    """Return groups of cells that fit into memory together: a lane is little more than its replay buffer."""
     if not cells:
         return []
     agent = agent_for(name, Mean(), steps)
-    row = (
-        16
-        * 4
-        * (
-            1
-            + (11 if isinstance(agent, TQLContinuous) else 0)
-            * agent.training.samples_per_learn
-            / agent.training.buffer_size
-        )
-    )
-    lane = agent.training.buffer_size * row + 64e6  # activations of one update, generously
+    windows = 11 if isinstance(agent, TQLContinuous) else 0
+    rows = agent.training.buffer_size + windows * agent.training.samples_per_learn
+    lane = rows * 16 * 4 + 64e6  # bytes, with ample room for the activations of one update
     stats = jax.devices()[0].memory_stats() or {}
     room = max(1, int(0.6 * stats.get("bytes_limit", 8e9) / (lane * seeds)))
     return [cells[i : i + room] for i in range(0, len(cells), room)]
@@ -143,7 +136,7 @@ def _groups(name: str, cells: list[Cell], steps: int, seeds: int) -> list[list[C
 def _judge(
     run: Run, group: list[Cell], judged: list[list[str]], episodes: int, seed: int = 0
 ) -> tuple[list[list[list[float]]], list[list[list[float]]]]:
-    """Discounted and undiscounted β of every lane, [setting][measure][seed]; episodes have up to 999 steps."""
+    """Return discounted and undiscounted β of every lane, [setting][measure][seed]; episodes have up to 999 steps."""
     sample = run.evaluate(episodes, seed=seed, env=[RiskyMountainCar(c) for c, _ in group])
     both = []
     for returns in (sample.discounted, sample.returns):
@@ -157,7 +150,7 @@ def _judge(
 
 
 def _records(name: str, run: Run, group: list[Cell], judged: list[list[str]]) -> list[dict[str, Any]]:
-    """One for each cell and seed: β of the final policy, and how it got there."""
+    """Return a record for each cell and seed: β of the final policy, and its learning curve."""
     discounted, plain = _judge(run, group, judged, 4_000, seed=1)
     critic = getattr(run.agents[0], "critic", "markov")
     return [
@@ -179,12 +172,12 @@ def _records(name: str, run: Run, group: list[Cell], judged: list[list[str]]) ->
 
 
 def published() -> dict[str, Any]:
-    """The curves of the paper's figure, undiscounted: {measure: {c: {agent: [[step, value]]}}}."""
+    """Return the curves of the paper's figure, undiscounted: {measure: {c: {agent: [[step, value]]}}}."""
     return _data("published_mountain_car.json")["curves"]
 
 
 def best_known() -> dict[Cell, dict[str, float]]:
-    """What `benchmarks/mountain_car_optimum.py` found for each cell: lower bounds on the optimum."""
+    """Return the lower bounds on the optimum of each cell that `benchmarks/mountain_car_optimum.py` computed."""
     return {(cell["c"], cell["risk"]): cell for cell in _data("mountain_car_optimum.json")["cells"]}
 
 
@@ -193,9 +186,9 @@ def _data(name: str) -> Any:
 
 
 def summary(result: dict[str, Any], figure: str = "beta") -> list[dict[str, Any]]:
-    """One row for each cell: the best known β, and its median and range over seeds for every agent.
+    """Return a row for each cell: the best known β, and its median and range over seeds for every agent.
 
-    `figure` is "beta", discounted, or "beta_undiscounted", which stands beside the published finals.
+    `figure` is "beta", discounted, or "beta_undiscounted", which the published results are.
     """
     rows, best, curves = [], best_known(), published()
     for c, measure in dict.fromkeys((r["c"], r["risk"]) for r in result["records"]):
@@ -213,16 +206,16 @@ def summary(result: dict[str, Any], figure: str = "beta") -> list[dict[str, Any]
 
 
 def verdict(result: dict[str, Any]) -> str:
-    """What the control says about this benchmark, in one paragraph."""
+    """Compare TQL with the control in one paragraph."""
     cells = [row for row in summary(result) if {"mean control", "TQL convolved"} <= row.keys()]
     if not cells:
         return ""
     ahead = [row["TQL convolved"][0] - row["mean control"][0] for row in cells]
-    said = (
-        f"The control was trained for the plain mean and knows nothing of risk. Its median is at least as good as "
+    text = (
+        f"The control was trained for the mean, without regard to risk. Its median is at least as good as "
         f"TQL's (convolved) in {sum(x <= 0 for x in ahead)} of {len(cells)} cells; the difference is between "
         f"{min(ahead):.2f} and {max(ahead):.2f} in TQL's favour."
     )
     if len(cells) == len(WEIGHTS) * len(MEASURES) and max(ahead) < 0.5:
-        said += " So this benchmark hardly asks for risk awareness: for every measure, what counts is to arrive early."
-    return said
+        text += " So this benchmark hardly needs risk awareness: for every measure, the best policy arrives early."
+    return text

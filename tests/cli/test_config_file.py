@@ -6,9 +6,11 @@ import json
 import pytest
 
 import riskpath as rp
-from riskpath.cli.config import TYPES, read_config, write_options
+from riskpath.cli.config_file import TYPES, read_config, write_options
 from riskpath.cli.options import TrainOptions
 from riskpath.cli.parser import parse
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def read(tmp_path, config, *arguments: str) -> TrainOptions:
@@ -61,7 +63,7 @@ def test_the_command_line_takes_precedence(tmp_path, unchecked):
         ({"env": 1}, "env must be text, got 1"),
         ({"set": "forks=2"}, "set must be a list, got 'forks=2'"),
         ({"checkpoint_every": "often"}, "checkpoint_every must be a whole number or a number, got 'often'"),
-        ({"fields": {"risk": 3}}, "risk must be a measure"),
+        ({"fields": {"risk": 3}}, "expected a risk measure"),
         ({"fields": {"discount": "x"}}, "discount must be a number, got 'x'"),
         ({"fields": {"training": 5}}, "training of TQL must be a Training"),
         ({"fields": {"training": {"learning_rate": "fast"}}}, "learning_rate must be a number, got 'fast'"),

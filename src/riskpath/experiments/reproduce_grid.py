@@ -1,9 +1,9 @@
 """The paper's discrete experiment: IQN, CVaR-DRL and the three forms of TQL on the risky grid.
 
-Beside the paper's CVaR at 0.25 (where the quantile function jumps exactly at the level, since yellow pays with
-probability 0.75) stands 0.1; then other measures; and a *probe*: a grid whose best history policy takes blue three
-times, although it is neither the best on average nor where the paper's form of TQL settles. There the critics are
-also tried with finer levels, and as tables, which cannot smooth over the jump just above the level.
+The measures are the paper's CVaR at level 0.25, where the quantile function jumps exactly at the level, since yellow
+pays with probability 0.75; CVaR at 0.1; and other measures. A second grid, the *probe*, has a best history policy that
+takes blue three times; this policy neither has the best mean nor is found by the paper's form of TQL. There the critics
+are also trained with more quantile levels, and as tables, which cannot smooth the jump just above the level.
 """
 
 import time
@@ -29,6 +29,7 @@ from riskpath.training.train import train
 
 GRID, PROBE = RiskyGrid(), RiskyGrid(p_yellow=0.8, blue=38.0)
 EARLY = 20_000
+"""Steps at the beginning of training that are evaluated more often."""
 FORMS = ("joint", "trajectory", "convolved")
 OTHER_MEASURES = (("wang:-0.75", "wang:0.75"), ("pow:-2",), ("cpw:0.71",))
 WIDE = Network(history_size=64)
@@ -61,7 +62,7 @@ TABLE_TRAINING = Training(
 
 
 class Program(NamedTuple):
-    """Settings that differ in numbers only and are trained together."""
+    """Settings that differ in numbers only and are trained together in one program."""
 
     name: str
     settings: Sequence[tuple[Agent, RiskyGrid]]
@@ -69,7 +70,7 @@ class Program(NamedTuple):
 
 
 def programs(quick: bool) -> list[Program]:
-    """Everything that is trained."""
+    """Return everything that is trained."""
     long, middle, short = (4_000, 3_000, 3_000) if quick else (200_000, 80_000, 40_000)
     levels = (CVaR(0.1), CVaR(0.25))
     listed = [
@@ -92,10 +93,10 @@ def programs(quick: bool) -> list[Program]:
 
 
 def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, only: str = "", show: Any = print) -> dict[str, Any]:
-    """Trains everything, writes `grid.json` into `out` after every program, and returns what it wrote.
+    """Train everything, write `grid.json` to the folder `out` after every program, and return its content.
 
-    Programs that are in that file already, from the same command, are not trained again: an interruption loses one
-    at most.
+    Programs that are in that file already, from the same command, are not trained again, so an interruption loses one
+    program at most.
     """
     command = "riskpath reproduce grid" + (" --quick" if quick else "") + (f" --seeds {seeds}" if seeds != 8 else "")
     result = earlier(out / "grid.json", command)
@@ -107,7 +108,7 @@ def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, only: str = "",
         clock = time.monotonic()
         agents, grids = [agent for agent, _ in settings], [grid for _, grid in settings]
         evaluator = lambda run: {"paths": _paths(run), "values": run.values().tolist()}  # noqa: E731
-        # Most is decided early, so the first part is looked at more closely.
+        # Policies change most at the beginning, which is therefore evaluated more often.
         early = min(EARLY, steps // 2)
         run = train(
             agents, grids, steps=early, seeds=seeds, evaluate_every=early // 20, progress=True, evaluator=evaluator
@@ -129,12 +130,12 @@ def _grid(grid: RiskyGrid) -> str:
 
 
 def _paths(run: Run) -> list[list[str]]:
-    """The colours every lane walks over now."""
+    """Return the colours on the path of every lane's policy."""
     return [[GRID.path(run.policy(seed, setting)) for seed in range(run.seeds)] for setting in range(len(run.agents))]
 
 
 def _record(name: str, run: Run, setting: int, seed: int, agent: Agent, grid: RiskyGrid) -> dict[str, Any]:
-    """What one lane ended at, and how it got there."""
+    """Return the final policy of one lane, its law and its learning curve."""
     policy, law = run.policy(seed, setting), run.law(seed, setting)
     discounted = run.law(seed, setting, float(agent.discount))
     return {
@@ -157,7 +158,7 @@ def _record(name: str, run: Run, setting: int, seed: int, agent: Agent, grid: Ri
 
 
 def _optima(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The exact optima of every problem and measure that was trained on."""
+    """Return the exact optima for every grid and measure in the records."""
     optima = []
     for grid, risk in dict.fromkeys((record["grid"], record["risk"]) for record in records):
         mdp = (PROBE if grid == "probe" else GRID).mdp()
@@ -167,7 +168,7 @@ def _optima(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def summary(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row for each agent, measure and grid: paths with counts, exact value, share of the history optimum."""
+    """Return a row for each agent, measure and grid: paths with counts, exact value, seeds at the history optimum."""
     rows = []
     optimum = {(o["grid"], o["risk"]): o for o in result["optima"]}
     for key in dict.fromkeys((r["agent"], r["risk"], r["grid"]) for r in result["records"]):
@@ -191,6 +192,6 @@ def summary(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def counted(paths: list[str]) -> str:
-    """Paths with how many seeds walk them, the most frequent first: "YYY 7/8, YYB 1/8"."""
+    """Return paths with the number of seeds that take them, the most frequent first: "YYY 7/8, YYB 1/8"."""
     tally = {path: paths.count(path) for path in paths}
     return ", ".join(f"{path} {n}/{len(paths)}" for path, n in sorted(tally.items(), key=lambda item: -item[1]))

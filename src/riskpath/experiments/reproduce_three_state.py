@@ -1,7 +1,7 @@
-"""The paper's first and third figures: what IQN and TQL believe on the three-state problem, as tables without networks.
+"""The paper's first and third figures: the laws that IQN and TQL learn on the three-state problem, as tables.
 
-The bet is lost with probability 0.1, which is the level of the CVaR: any smoothing across that jump changes the answer,
-so the critics are tables of quantiles. IQN never bets (−10), TQL bets twice (79).
+The bet is lost with probability 0.1, which is the level of the CVaR: smoothing across that jump changes the result, so
+the critics are tables of quantiles, without networks. IQN never bets (−10), TQL bets twice (79).
 """
 
 import time
@@ -34,7 +34,7 @@ TRAINING = Training(
     act_taus=1_000,
     learning_starts=1_600,
     batch_size=256,
-    train_freq=ENVS,  # many samples for each update: the estimated probability to lose must not be the error
+    train_freq=ENVS,  # many samples for each update, so that the probability to lose is estimated well
     target_update_interval=50,
     epsilon_start=1.0,
     epsilon_end=0.5,
@@ -56,7 +56,7 @@ PANELS = (
 
 
 def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, show: Any = print) -> dict[str, Any]:
-    """Trains both agents, writes `three_state.json` and `three_state.png`, and returns what it wrote."""
+    """Train both agents, write `three_state.json` and `three_state.png`, and return the results."""
     began, records, policies = time.monotonic(), [], []
     updates = 2_000 if quick else 20_000
     for name, agent in (
@@ -81,7 +81,7 @@ def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, show: Any = pri
 
 
 def first_figure() -> list[dict[str, Any]]:
-    """The table of the first figure, each row from the operators: laws and their CVaR at every state and action."""
+    """Return the table of the first figure, from the operators: laws and their CVaR at every state and action."""
     mdp = PROBLEM.mdp()
     reward = operators.bellman(mdp, operators.constant_table(mdp), {"s0": "risky", "s1": "risky"})
     best = operators.bellman(mdp, reward, {"s0": "risky", "s1": "risky"})
@@ -95,33 +95,33 @@ def first_figure() -> list[dict[str, Any]]:
     ]
 
 
-def exact_law(agent: str, seen: tuple[str, ...], action: str) -> Law:
-    """What a perfect critic would say: of the return to go for IQN, of the whole return for TQL."""
+def exact_law(agent: str, history: tuple[str, ...], action: str) -> Law:
+    """Return the exact law that a critic estimates: of the return to go for IQN, of the whole return for TQL."""
     mdp = PROBLEM.mdp()
     if agent == "IQN":
         table = operators.constant_table(mdp)
         for _ in mdp.layers:
             table = operators.risk_greedy_bellman(mdp, table, RISK)
-        return table[seen[-1], action]
-    history = {(h, a): Law.point(0.0) for h in operators.histories(mdp) for a in mdp.actions(h[-1])}
+        return table[history[-1], action]
+    laws = {(h, a): Law.point(0.0) for h in operators.histories(mdp) for a in mdp.actions(h[-1])}
     for _ in mdp.layers:
-        history = operators.trajectory_optimality(mdp, history, RISK)
-    return history[seen, action]
+        laws = operators.trajectory_optimality(mdp, laws, RISK)
+    return laws[history, action]
 
 
-def _panel(run: Run, agent: str, letter: str, seen: tuple[str, ...], action: str) -> dict[str, Any]:
-    """The exact law, and every seed's quantiles."""
-    law, quantiles = exact_law(agent, seen, action), []
+def _panel(run: Run, agent: str, letter: str, history: tuple[str, ...], action: str) -> dict[str, Any]:
+    """Return the exact law of a panel, and the quantiles that every seed has learned."""
+    law, quantiles = exact_law(agent, history, action), []
     for seed in range(run.seeds):
         policy, memory = run.policy(seed), None
-        for state, taken in zip(seen[:-1:2], seen[1::2], strict=True):
+        for state, taken in zip(history[:-1:2], history[1::2], strict=True):
             _, memory = policy(state, memory)
             memory = policy.override_action(memory, taken)
-        quantiles.append(np.round(policy.quantiles(seen[-1], memory, count=LEVELS)[action], 2).tolist())
+        quantiles.append(np.round(policy.quantiles(history[-1], memory, count=LEVELS)[action], 2).tolist())
     return {
         "agent": agent,
         "panel": letter,
-        "seen": list(seen),
+        "seen": list(history),
         "action": action,
         "atoms": law.atoms.tolist(),
         "probs": law.probs.tolist(),
@@ -132,7 +132,7 @@ def _panel(run: Run, agent: str, letter: str, seen: tuple[str, ...], action: str
 
 
 def _actions(run: Run, seed: int) -> list[str]:
-    """What a lane does, in order."""
+    """Return the actions of a lane in order."""
     policy, memory, actions = run.policy(seed), None, []
     for state in ("s0", "s1"):
         action, memory = policy(state, memory)
@@ -141,10 +141,10 @@ def _actions(run: Run, seed: int) -> list[str]:
 
 
 def draw(result: dict[str, Any]) -> Any:
-    """All ten panels: the exact quantile function, and what each seed has learned."""
+    """Draw all ten panels: the exact quantile function, and the one that each seed has learned."""
     figure, axes = panels(2, 5, width=2.9, height=2.5, sharex=True, sharey=True)
     recorded = {panel["panel"]: panel for panel in result["panels"]}
-    for axis, (agent, letter, seen, action) in zip(axes.ravel(), PANELS, strict=True):
+    for axis, (agent, letter, history, action) in zip(axes.ravel(), PANELS, strict=True):
         panel = recorded[letter]
         exact = {"color": EXACT, "linewidth": 2.6, "alpha": 0.35, "label": "exact"}
         quantile_steps(axis, np.array(panel["atoms"]), np.array(panel["probs"]), **exact)
@@ -153,8 +153,8 @@ def draw(result: dict[str, Any]) -> Any:
             label = f"learned, {len(panel['quantiles'])} seeds" if seed == 0 else None
             axis.plot(levels, quantiles, color=COLOURS[agent], linewidth=1.0, alpha=0.8, label=label)
         axis.axvspan(0, 0.1, color=EXACT, alpha=0.06, linewidth=0)
-        given = "state s1" if seen == ("s1",) else "start" if len(seen) == 1 else f"after {seen[1]}"
-        axis.set_title(f"({letter}) {agent}, {given}: {action}", fontsize=9)
+        place = "state s1" if history == ("s1",) else "start" if len(history) == 1 else f"after {history[1]}"
+        axis.set_title(f"({letter}) {agent}, {place}: {action}", fontsize=9)
         predicted = np.median(panel["cvar_predicted"])
         words = f"CVaR {panel['cvar']:g}\nlearned {predicted:.1f}"
         axis.text(0.97, 0.3, words, transform=axis.transAxes, ha="right", fontsize=8)

@@ -1,0 +1,91 @@
+"""The benchmarks import, and the agents that they measure can be made."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import riskpath as rp
+from riskpath.envs.finite import as_arrays
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+FOLDER = Path(__file__).parent.parent.parent / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    """Return a function that imports a benchmark."""
+    sys.path.insert(0, str(FOLDER))
+    yield importlib.import_module
+    sys.path.remove(str(FOLDER))
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
+def test_benchmark_imports(benchmark, path):
+    assert benchmark(path.stem).__doc__
+
+
+def test_agents_of_public_environments_can_be_made(benchmark):
+    module = benchmark("public_environments")
+    for env, name, measure in module.jobs():
+        agent = module.make_agent(name, module.TASKS[env], measure)
+        assert str(agent.risk) == measure
+        assert (agent.actions == "continuous") == module.TASKS[env].continuous
+
+
+def test_agents_of_the_throughput_benchmark_have_their_sizes(benchmark):
+    module = benchmark("throughput")
+    for size in module.SIZES.values():
+        for name in module.CONTINUOUS if size.name == "continuous" else module.AGENTS:
+            agent = size.agent(name)
+            assert agent.network.hidden[-1] == size.width
+            assert (agent.training.batch_size, agent.training.buffer_size) == (size.batch, size.buffer_size)
+
+
+def test_ratios_of_two_checkouts_compare_neighbouring_spells(benchmark):
+    old = [{"rate": 10.0, "cpu_rate": 20.0}, {"rate": 20.0, "cpu_rate": 20.0}, {"rate": 40.0, "cpu_rate": 20.0}]
+    new = [{"rate": 11.0, "cpu_rate": 19.0}, {"rate": 22.0, "cpu_rate": 18.0}, {"rate": 20.0, "cpu_rate": 21.0}]
+    row = benchmark("side_by_side").summary(old, new)
+    assert (row["old"], row["new"]) == (20.0, 20.0)
+    assert row["ratio"] == pytest.approx(1.1)
+    assert row["ratio_by_cpu_time"] == pytest.approx(0.95)
+
+
+def test_a_process_that_fails_is_reported_and_the_comparison_continues(benchmark, tmp_path, monkeypatch, capsys):
+    module = benchmark("side_by_side")
+    (tmp_path / "src" / "riskpath").mkdir(parents=True)  # without benchmarks
+    monkeypatch.setattr(module, "RESULTS", tmp_path / "against.json")
+    monkeypatch.setattr("os.sched_setaffinity", lambda *_: None, raising=False)
+    module.compare(tmp_path, [module.Program("IQN", "small", "factored", 1)], 0.1, 1)
+    assert "failed: ModuleNotFoundError: No module named 'throughput'" in capsys.readouterr().out
+    assert "failed" in json.loads((tmp_path / "against.json").read_text())["rows"][0]
+
+
+def test_the_backup_is_the_maximum_over_forces(benchmark):
+    """Compare with a loop over forces at some nodes, for a value that linear interpolation reproduces."""
+    optimum = benchmark("mountain_car_optimum")
+    env, grid = as_arrays(rp.RiskyMountainCar(c=0.5)), optimum.Grid(91, 71)
+    plane = 3 * grid.x[:, None] + 40 * grid.v[None, :]
+    values = jax.jit(lambda value: optimum.backup(env, grid, value, jnp.float32(0.2)))(plane)
+    for i, j in ((20, 30), (40, 35), (60, 40), (30, 60)):
+        x, v, options = float(grid.x[i]), float(grid.v[j]), []
+        for a in optimum.ACTIONS:
+            after = np.clip(v + 0.0015 * a - 0.0025 * np.cos(3 * x), -0.07, 0.07)
+            size, prob = 0.5 * (2 - abs(a)), 1 / (4 - 3 * abs(a))
+            reward = -0.1 * a * a - size * prob - 0.2 * size**2 * prob * (1 - prob)
+            options.append(reward + 0.99 * (3 * (x + after) + 40 * after))
+        assert values[i, j] == pytest.approx(max(options), abs=1e-4)
+
+
+def test_a_coarse_optimum_beats_full_force(benchmark):
+    optimum = benchmark("mountain_car_optimum")
+    (record,) = optimum.cells(0.5, ["cvar:0.25"], optimum.Grid(91, 71), [0.0, 0.15], 100, 10)
+    assert record["best"] == pytest.approx(23.5, abs=0.5)
+    assert record["bang_bang"] == pytest.approx(-6.0, abs=1.0)
+    assert record["do_nothing"] == pytest.approx(-29.0, abs=1.0)

@@ -1,0 +1,67 @@
+"""The mountain-car experiment: agents, groups of cells, records, and the comparison with the control."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import riskpath as rp
+from riskpath.experiments import mountain_car_figures
+from riskpath.experiments import reproduce_mountain_car as mountain_car
+
+RESULTS = Path(__file__).parent.parent.parent / "results"
+
+
+@pytest.mark.parametrize("name", mountain_car.AGENTS)
+def test_learning_rates_are_constant_for_the_first_half_of_training(name):
+    agent = mountain_car.agent_for(name, rp.CVaR(0.25), 200_000)
+    assert (agent.training.decay_starts, agent.training.decay_steps) == (25_000.0, 25_000.0)
+    assert isinstance(agent, rp.TQLContinuous if "TQL" in name else rp.IQTD3)
+
+
+def test_the_control_is_trained_once_for_each_weight():
+    cells = [(0.1, "cvar:0.25"), (0.1, "pow:-2"), (0.5, "pow:-2")]
+    assert mountain_car.cells_of("mean control", cells) == [(0.1, "mean"), (0.5, "mean")]
+    assert mountain_car.cells_of("IQTD3", cells) == cells
+
+
+@pytest.mark.parametrize("name", ["IQTD3", "TQL joint"])
+def test_groups_contain_every_cell_once(name):
+    cells = [(c, m) for c in mountain_car.WEIGHTS for m in mountain_car.MEASURES]
+    groups = mountain_car._groups(name, cells, 200_000, 6)
+    assert [cell for group in groups for cell in group] == cells
+    assert mountain_car._groups(name, [], 200_000, 6) == []
+
+
+def record(agent: str, c: float, risk: str, beta: float) -> dict:
+    return {"agent": agent, "c": c, "risk": risk, "beta": beta, "seed": 0}
+
+
+@pytest.mark.parametrize(
+    ("tql", "cells", "hardly", "words"),
+    [
+        (0.9, 30, True, "in 30 of 30 cells"),
+        (1.1, 30, True, "in 0 of 30 cells"),
+        (3.0, 30, False, "between 2.00 and 2.00"),
+        (0.9, 1, False, "in 1 of 1 cells"),
+    ],
+)
+def test_the_verdict_says_how_much_risk_awareness_is_worth(tql, cells, hardly, words):
+    pairs = [(c, risk) for c in mountain_car.WEIGHTS for risk in mountain_car.MEASURES][:cells]
+    rows = [record("TQL convolved", *pair, tql) for pair in pairs] + [
+        record("mean control", *pair, 1) for pair in pairs
+    ]
+    text = mountain_car.verdict({"records": rows})
+    assert words in text
+    assert ("hardly needs risk awareness" in text) == hardly
+
+
+def test_there_is_no_verdict_without_results():
+    assert mountain_car.verdict({"records": []}) == ""
+
+
+def test_committed_tables_are_made_of_committed_results():
+    result = json.loads((RESULTS / "mountain_car_run.json").read_text())
+    assert mountain_car_figures.tables(result) == (RESULTS / "mountain_car.md").read_text()
+    final = json.loads((RESULTS / "mountain_car.json").read_text())
+    assert [{key: value for key, value in one.items() if key != "curve"} for one in result["records"]] == final
