@@ -69,4 +69,4 @@ docs: .venv/.docs-installed
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-peers site build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-peers site build dist .pytest_cache .ruff_cache docs/.ruff_cache .hypothesis

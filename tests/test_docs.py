@@ -120,6 +120,12 @@ def test_the_api_reference_covers_every_module():
         importlib.import_module(name)
 
 
-@pytest.mark.parametrize("file", ["LICENSE", "CITATION.cff", "Makefile"])
-def test_files_that_the_documentation_names_exist(file):
-    assert (ROOT / file).is_file()
+def test_the_citation_names_the_version():
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {riskpath.__version__}\n" in citation
+    assert f"version = {{{riskpath.__version__}}}" in (DOCS / "citing.md").read_text()
+
+
+def test_every_example_is_listed():
+    listed = set(re.findall(r"^\| `(\w+\.py)`", (DOCS / "getting-started.md").read_text(), flags=re.MULTILINE))
+    assert listed == {path.name for path in (ROOT / "examples").glob("*.py")}
