@@ -8,7 +8,8 @@ from pathlib import Path
 # them on), and are shared between the processes of a test run and between test runs.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import jax
 import jaxtyping
@@ -50,7 +51,5 @@ def optimised() -> Iterator[None]:
     """Compile programs as users do, for one test: long runs, and everything about bits and copies."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()
     yield
     jax.config.update("jax_disable_most_optimizations", before)
-    jax.clear_caches()

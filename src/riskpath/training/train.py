@@ -78,7 +78,8 @@ def train(
     if checkpointer:
         checkpointer.begin(run, continued)  # a folder that cannot be written is reported before the work
     each = fused_loop.steps_per_round(run.agents[0], run.lanes.num_envs)
-    rounds = max(1, min(plan.evaluate_every or plan.steps, plan.steps // 10 or 1, 20_000) // each)
+    saves = (checkpointer and checkpointer.every_steps) or plan.steps
+    rounds = max(1, min(plan.evaluate_every or plan.steps, saves, plan.steps // 10 or 1, 20_000) // each)
     show = TrainingBar(plan.goal) if progress is True else progress or None
     functions = [*([show] if show else []), *callbacks]
     began, before = time.monotonic(), run.steps
