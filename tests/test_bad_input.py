@@ -50,6 +50,18 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "name of agent": (train("iqn"), "cannot train a str; give an agent, several of them, or a run"),
     "no agent": (train(None), "cannot train a NoneType"),
     "no agents": (train([]), "give at least one agent"),
+    "mean beside CVaR": (
+        train([rp.IQN("mean", **NUMBERED), rp.IQN("cvar:0.1", **NUMBERED)]),
+        r"float hyperparameters only: write CVaR\(1.0\) for Mean\(\) to train it beside other levels",
+    ),
+    "measures of different kinds": (
+        train([rp.IQN("cvar:0.1", **NUMBERED), rp.IQN("wang:-0.5", **NUMBERED)]),
+        "their measures are of different kinds; wrap each one in riskpath.risk.Tabulated",
+    ),
+    "unknown episode limit": (
+        train(rp.TQL(network=rp.Network(hidden=(8,))), Echo),
+        "the episode limit of this environment is unknown: .* or set max_episode_steps",
+    ),
     "agents and others": (train([IQN, "iqn"]), "cannot train a str"),
     # Where.
     "no environment": (lambda run: rp.train(IQN, steps=50), "cannot train on a NoneType; give a name"),
