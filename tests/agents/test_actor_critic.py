@@ -14,11 +14,14 @@ from riskpath.agents.exploration import explore, no_noise
 from riskpath.nn.critics import make_twins
 from riskpath.nn.losses import midpoints
 from riskpath.risk.law import Law
+from riskpath.training import fused_loop as loop
+from riskpath.training.lanes import start
 from riskpath.types import EnvSpec
 
 MEASURES = [rp.Mean(), rp.CVaR(0.25), rp.Wang(0.75), rp.Wang(-0.75), rp.POW(-2.0), rp.CPW(0.71)]
 SPEC = EnvSpec(num_actions=0, observation_shape=(2,), max_episode_steps=30, action_size=1)
 NETWORK = rp.Network(hidden=(16, 16), history_size=8, window=4)
+FEW: dict[str, Any] = {"batch_size": 4, "online_taus": 4, "target_taus": 4, "act_taus": 4}
 
 
 def agent_of(kind: str, risk=rp.CVaR(0.25), **fields):  # noqa: B008
@@ -39,8 +42,8 @@ def test_the_actors_gradient_flows_through_the_distortion(critic, risk):
     def worth(action):
         return agent.risk.value(agent._atoms(critics, x, x[:2], action, time))
 
-    for start in (-0.4, 0.3):
-        action, step = jnp.array([start]), 2e-2
+    for initial in (-0.4, 0.3):
+        action, step = jnp.array([initial]), 2e-2
         slope = float(jax.grad(worth)(action)[0])
         numeric = float((worth(action + step) - worth(action - step)) / (2 * step))
         assert slope == pytest.approx(numeric, rel=0.1, abs=2e-3)
@@ -122,7 +125,7 @@ def test_epsilon_is_the_share_of_exploring_episodes():
 
 @pytest.mark.parametrize("kind", ["IQTD3", "joint", "trajectory", "convolved"])
 def test_every_form_trains_and_acts(kind, unchecked):
-    training = rp.ActorCriticTraining(batch_size=8, learning_starts=64, target_update_interval=5, buffer_size=500)
+    training = rp.ActorCriticTraining(**FEW, learning_starts=64, buffer_size=500)
     run = rp.train(agent_of(kind, training=training), rp.RiskyMountainCar(0.5, 40), steps=200, seeds=2, num_envs=4)
     assert run.steps >= 200
     policy, memory = run.policy(1), None
@@ -165,13 +168,8 @@ def test_a_short_run_improves(kind, unchecked, optimised):
     assert (after > before + 20).all(), (before, after)
 
 
-def test_the_ring_is_not_copied_in_the_loop(unchecked, optimised):
-    from riskpath.training import fused_loop as loop
-    from riskpath.training.lanes import start
-
-    agent = agent_of(
-        "convolved", training=rp.ActorCriticTraining(batch_size=8, buffer_size=512, target_update_interval=4)
-    )
+def test_the_replay_buffer_is_not_copied_in_the_loop(unchecked, optimised):
+    agent = agent_of("convolved", training=rp.ActorCriticTraining(**FEW, buffer_size=512))
     world = rp.RiskyMountainCar(0.5, 40)
     lanes = start([agent], [world], 3, 4, 0)
     text = loop.chunk.lower(lanes, world.spec, jnp.int32(1)).compile().compiled.as_text()  # pyright: ignore[reportFunctionMemberAccess]
