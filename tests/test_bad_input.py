@@ -177,6 +177,18 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
         "expected a risk measure such as .* or a text such as 'cvar:0.25', got 0.25",
     ),
     "misspelt measure": (lambda run: rp.CVaRDRL("cvr:0.25"), "unknown risk measure 'cvr:0.25'"),
+    "misplaced hyperparameter": (
+        lambda run: rp.IQN(learning_rate=0.1),  # pyright: ignore[reportCallIssue]
+        r"IQN has no field 'learning_rate'; give training=rp.Training\(learning_rate=…\)",
+    ),
+    "misplaced old name": (
+        lambda run: rp.TQLContinuous(actor_lr=0.1),  # pyright: ignore[reportCallIssue]
+        r"actor_lr is now called actor_learning_rate; give training=rp.ActorCriticTraining\(actor_learning_rate=…\)",
+    ),
+    "misspelt field": (
+        lambda run: rp.Training(learning_rat=0.1),  # pyright: ignore[reportCallIssue]
+        r"Training has no field 'learning_rat' \(did you mean learning_rate\?\)",
+    ),
     "discount 0": (lambda run: rp.IQN(discount=0.0), "discount must be more than 0, got 0"),
     "discount 1.1": (lambda run: rp.TQL(discount=1.1), "discount must be from 0 to 1, got 1.1"),
     "discount in words": (lambda run: rp.TQL(discount="0.9"), "discount must be a number, got '0.9'"),  # pyright: ignore[reportArgumentType]

@@ -1,10 +1,11 @@
 """Names of fields and options that changed in version 0.2, so that an old name is answered with the new one."""
 
+import inspect
 from typing import Any
 
 import equinox as eqx
 
-from riskpath.errors import RiskpathError
+from riskpath.errors import RiskpathError, did_you_mean
 from riskpath.registry import Registered
 
 RENAMED = {
@@ -55,14 +56,29 @@ def renamed_line(name: str, option: str = "") -> str | None:
     return f"{option or name} is now called {new}"
 
 
+def _part_of(cls: Any, name: str) -> str:
+    """Return where a field belongs, if it is one of a part such as `training`."""
+    new = RENAMED.get(name, name).partition(" ")[0]
+    for part, field in cls.__dataclass_fields__.items():
+        kind = type(field.default)
+        if issubclass(kind, Hyperparameters) and new in kind.__dataclass_fields__:
+            return f"; give {part}=rp.{kind.__name__}({new}=…)"
+    return ""
+
+
 class Hyperparameters(eqx.Module, Registered):
-    """A module of hyperparameters that answers the old name of a field with the new one."""
+    """A module of hyperparameters that answers a misspelt, misplaced or old name of a field in one line."""
 
     def __new__(cls, *args: Any, **kwargs: Any):
         """Refuse fields by their old names."""
+        fields = cls.__dataclass_fields__
         for name in kwargs:
-            if name not in cls.__dataclass_fields__ and (line := renamed_line(name)):
-                raise RiskpathError(f"{cls.__name__}: {line}")
+            if name in fields or name in inspect.signature(cls.__init__).parameters:
+                continue
+            if line := renamed_line(name):
+                raise RiskpathError(f"{cls.__name__}: {line}{_part_of(cls, name)}")
+            hint = _part_of(cls, name) or did_you_mean(name, fields)
+            raise RiskpathError(f"{cls.__name__} has no field {name!r}{hint}")
         return super().__new__(cls)
 
     def __getattr__(self, name: str) -> Any:

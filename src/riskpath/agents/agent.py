@@ -21,7 +21,7 @@ from riskpath.agents.config import ActorCriticTraining, BaseTraining, Training
 from riskpath.errors import RiskpathError
 from riskpath.nn.losses import midpoints
 from riskpath.nn.network import Network
-from riskpath.registry import Registered
+from riskpath.renamed import Hyperparameters
 from riskpath.risk.compose import as_risk
 from riskpath.risk.measures import Mean, RiskMeasure
 from riskpath.types import EnvSpec, Key, TimeStep
@@ -54,7 +54,7 @@ class ActorOutput(eqx.Module):
     """Arrays to store with the transition, as `Transition.extras`."""
 
 
-class Agent(eqx.Module, Registered):
+class Agent(Hyperparameters):
     """A learning algorithm with its hyperparameters; derive from `MemorylessAgent` or `HistoryAgent`."""
 
     risk: RiskMeasure = eqx.field(default=Mean(), converter=as_risk)

@@ -20,6 +20,8 @@ def prepare_folder(out: Path, config: dict[str, Any], overwrite: bool) -> None:
     if holds_run and not overwrite:
         raise RiskpathError(f"there is a run in {out}: riskpath resume {out} continues it, --overwrite replaces it")
     if not holds_run and out.is_dir() and any(out.iterdir()):
+        if (out / HEADER).is_file():
+            raise RiskpathError(f"{out} is a saved run: riskpath resume {out} continues it; give a new folder")
         raise RiskpathError(f"{out} contains other files than a run; give a new folder")
     try:
         for old in (LOG, RESULT):

@@ -66,8 +66,9 @@ def read_checkpoint(path: str | Path, agent: Agent | Sequence[Agent] | None, env
         known = [decode(one) for one in header["environments"]] if env is None else []
         environments = [known[number] for number in header["environment_of"]] if env is None else _as_list(env)
         names = header["gymnasium"]
-        if names and env is None and (None in names or any(":" in name for name in names)):
-            raise UnknownClass("Gymnasium environment of your own")  # a module's name would be imported
+        unnamed = bool(names) and (None in names or any(":" in name for name in names))
+    if unnamed and env is None:  # a file must not lead to an import
+        raise RiskpathError(f"{path} was trained in a Gymnasium environment without a plain id: load with env=…")
     sources = gymnasium_sources(list(names) if env is None else env, count) if names else []
     if sources:
         environments = [source.environment for source in sources]
