@@ -31,7 +31,7 @@ lint: install
 	$(BIN)/basedpyright
 
 test: lint
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
 # Stable-Baselines3 needs PyTorch, so these tests have an environment of their own.
 test-peers: .venv-peers/.installed
