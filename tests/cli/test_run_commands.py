@@ -202,9 +202,7 @@ def test_a_run_on_an_own_environment_is_evaluated_and_resumed(cli, own_module, t
     assert logged_steps(tmp_path / "x")[-1] == 100
 
 
-def test_a_run_saved_by_python_on_an_own_environment_is_evaluated(
-    cli, own_module, tmp_path, monkeypatch, unchecked
-):
+def test_a_run_saved_by_python_on_an_own_environment_is_evaluated(cli, own_module, tmp_path, monkeypatch, unchecked):
     env, folder = f"{own_module}:Lake-v0", str(tmp_path / "x")
     monkeypatch.syspath_prepend(tmp_path)
     rp.train(rp.IQN(network=NETWORK, training=TRAINING), env, steps=80, seeds=2).save(folder)
