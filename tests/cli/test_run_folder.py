@@ -1,8 +1,12 @@
 """The folder of a run: nothing else is replaced, and an interrupted save is found."""
 
+import json
+
 import pytest
 
 import riskpath as rp
+from riskpath.cli.config import write_options
+from riskpath.cli.options import TrainOptions
 from riskpath.cli.run_folder import SavedRun, prepare_folder
 
 
@@ -35,6 +39,13 @@ def test_other_files_are_never_replaced(tmp_path, name, overwrite):
     with pytest.raises(rp.RiskpathError, match="contains other files than a run"):
         prepare_folder(tmp_path, {}, overwrite)
     assert (tmp_path / name).read_text() == ""
+
+
+def test_a_run_that_was_killed_before_its_first_save_is_started_anew(tmp_path):
+    prepare_folder(tmp_path, write_options(TrainOptions()), overwrite=False)
+    put(tmp_path, "log.jsonl", ".run.part/state.eqx")
+    prepare_folder(tmp_path, write_options(TrainOptions(steps=5)), overwrite=False)
+    assert json.loads((tmp_path / "config.json").read_text())["steps"] == 5
 
 
 @pytest.mark.parametrize(

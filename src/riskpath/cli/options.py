@@ -51,7 +51,8 @@ class TrainOptions:
     checkpoint_every: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 300.0
     """With --out: save the run when this time has passed since the last save."""
     checkpoint_steps: Annotated[int | None, tyro.conf.arg(metavar="STEPS")] = None
-    """With --out: also save the run whenever it passes a multiple of this number of steps."""
+    """With --out: also save the run after a chunk of training (a tenth of the run, or less) in which it has passed a
+    multiple of this number of steps."""
     config: Path | None = None
     """A file like the config.json that --out writes: these options by name, those of the agent under "fields". An
     option on the command line takes precedence."""

@@ -120,8 +120,8 @@ def resume(
         env: The environment of the run; MODULE:NAME imports a module that registers it.
         set: Fields of that environment that training had changed.
         checkpoint_every: Save when this time has passed since the last save; by default as in training.
-        checkpoint_steps: Also save whenever the run passes a multiple of this number of steps; by default as in
-            training.
+        checkpoint_steps: Also save after a chunk in which the run has passed a multiple of this number of steps; by
+            default as in training.
     """
     require_counts(**given(steps=steps))
     _require_intervals(checkpoint_every, checkpoint_steps)

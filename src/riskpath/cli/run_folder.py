@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from riskpath.cli.config_file import assignments
+from riskpath.cli.config_file import TYPES, assignments
 from riskpath.cli.environments import is_gymnasium, make_environment
 from riskpath.errors import RiskpathError
 from riskpath.records import write_json
@@ -19,7 +19,7 @@ def prepare_folder(out: Path, config: dict[str, Any], overwrite: bool) -> None:
     holds_run = _holds_run(out)
     if holds_run and not overwrite:
         raise RiskpathError(f"there is a run in {out}: riskpath resume {out} continues it, --overwrite replaces it")
-    if not holds_run and out.is_dir() and any(out.iterdir()):
+    if not holds_run and out.is_dir() and any(out.iterdir()) and not _was_only_prepared(out):
         if (out / HEADER).is_file():
             raise RiskpathError(f"{out} is a saved run: riskpath resume {out} continues it; give a new folder")
         raise RiskpathError(f"{out} contains other files than a run; give a new folder")
@@ -34,6 +34,16 @@ def prepare_folder(out: Path, config: dict[str, Any], overwrite: bool) -> None:
 def _holds_run(folder: Path) -> bool:
     """Tell whether a folder holds a checkpoint, or the backup of one whose last save was interrupted."""
     return any((folder / name / HEADER).is_file() for name in (RUN, f".{RUN}.old"))
+
+
+def _was_only_prepared(folder: Path) -> bool:
+    """Tell whether a folder holds nothing but the configuration of a run that was killed before its first save."""
+    if not {entry.name for entry in folder.iterdir()} <= {CONFIG, LOG, f".{RUN}.part"}:
+        return False
+    try:
+        return json.loads((folder / CONFIG).read_text()).keys() == TYPES.keys()
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 class SavedRun:
