@@ -5,7 +5,7 @@ import json
 import pytest
 
 import riskpath as rp
-from riskpath.cli.config import write_options
+from riskpath.cli.config_file import write_options
 from riskpath.cli.options import TrainOptions
 from riskpath.cli.run_folder import SavedRun, prepare_folder
 
