@@ -51,5 +51,7 @@ def optimised() -> Iterator[None]:
     """Compile programs as users do, for one test: long runs, and everything about bits and copies."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()  # no program that was compiled without optimisations before may serve this test
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+    jax.clear_caches()
