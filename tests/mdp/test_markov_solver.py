@@ -26,7 +26,7 @@ def test_the_report_of_a_cycle_has_the_values_of_its_policies():
 def test_the_report_names_a_tie_that_decides_the_whole_return():
     solution = rp.solve(rp.ThreeState(safe=-10.0).mdp(), "cvar:0.1", "markov")
     assert solution.report == (
-        "per-step greedy, converged after 3 iterations; "
+        "per-step greedy, converged in one backward sweep; "
         "a tie at s1 decides the whole return (risky 79, safe -20), so T*_β need not converge"
     )
     assert solution.details["converged"]

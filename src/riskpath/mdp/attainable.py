@@ -49,22 +49,40 @@ class _TooManyLaws(Exception):
     """More combinations of laws than the limit."""
 
 
-def attainable(mdp: FiniteMDP, order: int, limit: int) -> list[tuple[Law, PlanPolicy]] | None:
-    """Return the undominated laws of the whole return with their policies, or None if there are more than `limit`."""
+class _Budget:
+    """Counts combinations of laws: at one state, and at all of them."""
+
+    def __init__(self, limit: int, total: int):
+        self.limit, self.left = limit, total
+
+    def spend(self, combinations: int) -> None:
+        """Stop if there are too many combinations."""
+        self.left -= combinations
+        if combinations > self.limit or self.left < 0:
+            raise _TooManyLaws
+
+
+def attainable(mdp: FiniteMDP, order: int, limit: int, total: int | None = None) -> list[tuple[Law, PlanPolicy]] | None:
+    """Return the undominated laws of the whole return with their policies.
+
+    The result is None if laws can be combined in more than `limit` ways at one state, or in more than `total` ways at
+    all states together (by default 4 × `limit`).
+    """
+    budget = _Budget(limit, 4 * limit if total is None else total)
     try:
         following: dict[State, list[Plan]] = {}
         for layer in reversed(mdp.layers):
-            following = {state: _plans(mdp, state, following, order, limit) for state in layer}
-        return _mix_starts(mdp, following, order, limit)
+            following = {state: _plans(mdp, state, following, order, budget) for state in layer}
+        return _mix_starts(mdp, following, order, budget)
     except _TooManyLaws:
         return None
 
 
-def _plans(mdp: FiniteMDP, state: State, following: dict[State, list[Plan]], order: int, limit: int) -> list[Plan]:
+def _plans(mdp: FiniteMDP, state: State, following: dict[State, list[Plan]], order: int, budget: _Budget) -> list[Plan]:
     """Return the undominated plans from one state."""
     plans: list[Plan] = []
     for action, outcomes in mdp.outcomes[state].items():
-        plans.extend(_combinations(mdp, action, outcomes, following, limit))
+        plans.extend(_combinations(mdp, action, outcomes, following, budget))
     return [plans[i] for i in undominated([plan.law for plan in plans], order)]
 
 
@@ -73,12 +91,11 @@ def _combinations(
     action: Action,
     outcomes: tuple[Outcome, ...],
     following: dict[State, list[Plan]],
-    limit: int,
+    budget: _Budget,
 ) -> Iterator[Plan]:
     """Yield the plans that start with one action: every combination of plans after its outcomes."""
     options = [following.get(outcome.next) or [None] for outcome in outcomes]
-    if math.prod(len(option) for option in options) > limit:
-        raise _TooManyLaws
+    budget.spend(math.prod(len(option) for option in options))
     probs = [outcome.prob for outcome in outcomes]
     for chosen in product(*options):
         laws = [
@@ -89,11 +106,12 @@ def _combinations(
         yield Plan(Law.mix(laws, probs), action, after)
 
 
-def _mix_starts(mdp: FiniteMDP, first: dict[State, list[Plan]], order: int, limit: int) -> list[tuple[Law, PlanPolicy]]:
+def _mix_starts(
+    mdp: FiniteMDP, first: dict[State, list[Plan]], order: int, budget: _Budget
+) -> list[tuple[Law, PlanPolicy]]:
     """Return the undominated mixtures of one plan for each start state."""
     options = [first.get(state) or [None] for state in mdp.start]
-    if math.prod(len(option) for option in options) > limit:
-        raise _TooManyLaws
+    budget.spend(math.prod(len(option) for option in options))
     joined = []
     for chosen in product(*options):
         law = Law.mix([Law.point(0.0) if p is None else p.law for p in chosen], mdp.start.values())

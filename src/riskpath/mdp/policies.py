@@ -115,6 +115,28 @@ class ActionSequence:
         return self.actions[time], time + 1
 
 
+@dataclass(frozen=True)
+class RandomisedPolicy:
+    """Draws one of several policies at the start of an episode and follows it to the end."""
+
+    parts: tuple[tuple[float, Policy], ...]
+    """(probability, policy) pairs."""
+
+    def __call__(self, state: State, memory: Any = None, reward: float = 0.0) -> tuple[Action, Any] | Lottery:
+        """Return a lottery over the first actions, later the action of the policy that was drawn."""
+        if memory is not None:
+            number, inner = memory
+            action, inner = _single(self.parts[number][1](state, inner, reward))
+            return action, (number, inner)
+        first = [(prob, *_single(policy(state, None, reward))) for prob, policy in self.parts]
+        return Lottery(tuple((prob, action, (number, inner)) for number, (prob, action, inner) in enumerate(first)))
+
+
+def _single(answer: tuple[Action, Any] | Lottery) -> tuple[Action, Any]:
+    assert not isinstance(answer, Lottery), "the parts of a randomised policy are deterministic"
+    return answer
+
+
 PolicyLike: TypeAlias = Policy | Callable[..., Any] | Mapping[Any, Any] | Sequence[Action]
 """A policy, a dict {state: action}, or a list of actions."""
 

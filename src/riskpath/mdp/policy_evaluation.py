@@ -124,10 +124,11 @@ def simulate(mdp: Problem, policy: Policy, episodes: int, seed: int | np.random.
     return returns
 
 
-def describe_policy(mdp: Problem, policy: Policy) -> list[str]:
+def describe_policy(mdp: Problem, policy: Policy, limit: int | None = None) -> list[str]:
     """Return the decisions of a policy in words, one line for every time and state that it can reach.
 
-    States without a real choice (one action, or several with the same outcomes) are left out.
+    States without a real choice (one action, or several with the same outcomes) are left out. A limit replaces all
+    lines beyond it by one line that counts them.
     """
     situations: dict[tuple[int, State], dict[Action, list[Law]]] = {}
     for visit in visits(mdp, policy):
@@ -137,6 +138,8 @@ def describe_policy(mdp: Problem, policy: Policy) -> list[str]:
     for (time, state), actions in situations.items():
         if len({frozenset(listed) for listed in mdp.outcomes[state].values()}) > 1:
             lines.append(f"step {time + 1}, {state}: {_describe_choice(actions)}")
+    if limit is not None and len(lines) > limit:
+        lines[limit - 1 :] = [f"… and {len(lines) - limit + 1:,} more decisions"]
     return lines or ["no choice anywhere"]
 
 

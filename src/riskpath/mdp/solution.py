@@ -9,6 +9,21 @@ from riskpath.mdp.policy_evaluation import describe_policy
 from riskpath.risk.law import Law
 from riskpath.risk.measures import RiskMeasure
 
+LINES = 12
+"""How many decisions `Solution.describe` lists."""
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """One of the deterministic policies that a randomised policy draws from."""
+
+    prob: float
+    """The probability to draw it."""
+    law: Law
+    """The law of its return."""
+    policy: Policy = field(repr=False)
+    """The policy."""
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:
@@ -32,12 +47,23 @@ class Solution:
     """How the solver ended, in one line."""
     details: dict[str, Any] = field(default_factory=dict, repr=False)
     """Numbers of one solver, such as `iterations`, `cycle` and `nested_value`."""
+    bounds: tuple[float, float] | None = None
+    """A lower and an upper bound of the best value, if the value is not exact."""
+    components: tuple[Component, ...] = ()
+    """The policies that a randomised policy draws from, the most probable first; empty for other solutions."""
 
     def describe(self) -> str:
         """Return the value, the decisions and the law of the return as a few lines of text."""
         lines = [f"{self.risk} of the whole return, {self.policies} policies: {self.value:.6g} ({self.report})"]
-        lines += [f"  {line}" for line in describe_policy(self.mdp, self.policy)]
+        if len(self.components) > 1:
+            lines += [f"  with probability {part.prob:.4g}: {part.law}" for part in self.components]
+        else:
+            lines += [f"  {line}" for line in self.decisions()]
         return "\n".join([*lines, f"  return: {self.law}"])
+
+    def decisions(self, lines: int = LINES) -> list[str]:
+        """Return the decisions of the policy in words, at most so many lines."""
+        return describe_policy(self.mdp, self.policy, lines)
 
     def plot(self, ax: Any = None, *, kind: str = "cdf", label: str | None = None, **style: Any) -> Any:
         """Draw the law of the return into matplotlib axes and return the axes, as `Law.plot` does."""
@@ -51,7 +77,13 @@ class Solution:
             "value": self.value,
             "optimal": self.optimal,
             "report": self.report,
-            "policy": describe_policy(self.mdp, self.policy),
+            "policy": describe_policy(self.mdp, self.policy) if len(self.components) < 2 else [],
             "law": {"atoms": self.law.atoms.tolist(), "probs": self.law.probs.tolist()},
+            **({} if self.bounds is None else {"bounds": list(self.bounds)}),
+            **({"components": [_as_json(part) for part in self.components]} if self.components else {}),
             **{key: value for key, value in self.details.items() if isinstance(value, (int, float, str))},
         }
+
+
+def _as_json(part: Component) -> dict[str, Any]:
+    return {"prob": part.prob, "atoms": part.law.atoms.tolist(), "probs": part.law.probs.tolist()}

@@ -1,29 +1,34 @@
-"""`solve`: the best policy of one of four policy classes, for one problem and one risk measure."""
+"""`solve` and `frontier`: the best policies of a class, for one problem and one risk measure or all CVaR levels."""
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from riskpath.errors import RiskpathError
 from riskpath.mdp.adaptive_solver import solve_adaptive
+from riskpath.mdp.frontier import LEVELS, Frontier, check_levels, finite_frontier
+from riskpath.mdp.goal_recursion import Progress
+from riskpath.mdp.goal_solver import TOLERANCE
 from riskpath.mdp.history_solver import solve_history
 from riskpath.mdp.markov_solver import solve_markov
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.nested_solver import solve_nested
 from riskpath.mdp.problem import require_exact_steps
+from riskpath.mdp.randomised_solver import solve_randomised
 from riskpath.mdp.solution import Solution
 from riskpath.risk.compose import as_risk
 from riskpath.risk.measures import RiskMeasure
 
 PolicyClass = Literal["markov", "history", "adaptive", "nested"]
 
-_SOLVERS = {
-    "markov": solve_markov,
-    "history": solve_history,
-    "adaptive": solve_adaptive,
-    "nested": solve_nested,
-}
 
-
-def solve(mdp: FiniteMDP, risk: RiskMeasure | str, policies: PolicyClass = "adaptive") -> Solution:
+def solve(
+    problem: Any,
+    risk: RiskMeasure | str,
+    policies: PolicyClass = "adaptive",
+    *,
+    randomised: bool = False,
+    tolerance: float = TOLERANCE,
+    progress: Progress | None = None,
+) -> Solution:
     """Return the best policy of a class, with its value and its law.
 
     - "markov": π(s), at every step greedy in β of the return to go, like per-step methods;
@@ -31,14 +36,62 @@ def solve(mdp: FiniteMDP, risk: RiskMeasure | str, policies: PolicyClass = "adap
     - "adaptive": π(time, state, return so far), for random transitions as well;
     - "nested": π(s), optimal for a different objective, the time-consistent risk β[R₀ + γβ[R₁ + …]].
 
-    The risk may be a measure or a text such as "cvar:0.1".
+    Args:
+        problem: A `FiniteMDP`, or an environment that has one: `rp.make("Inventory")`.
+        risk: A measure, or a text such as "cvar:0.1".
+        policies: The class of policies.
+        randomised: Let adaptive policies draw one of several policies at the start of an episode, which is better for
+            some measures whose h is not concave.
+        tolerance: Where the optimum can only be bracketed, the accepted width of the bracket as a share of the
+            difference between the best and the mean-optimal policy.
+        progress: Called with the number of steps done and of all steps.
     """
-    if not isinstance(mdp, FiniteMDP):
-        kind = mdp if isinstance(mdp, str) else type(mdp).__name__
-        raise RiskpathError(f"solve needs a FiniteMDP, got {kind}; for a built-in problem use rp.make(name).mdp()")
-    if policies not in _SOLVERS:
+    if policies not in get_args(PolicyClass):
         accepted = ", ".join(map(repr, get_args(PolicyClass)))
         raise RiskpathError(f"policies must be one of {accepted}, got {policies!r}")
+    if randomised and policies != "adaptive":
+        raise RiskpathError(f'randomised=True needs policies="adaptive", got {policies!r}')
+    check_tolerance(tolerance)
     risk = as_risk(risk)
+    mdp = as_finite_mdp(problem)
     require_exact_steps(mdp.max_episode_steps)
-    return _SOLVERS[policies](mdp, risk)
+    if policies == "markov":
+        return solve_markov(mdp, risk)
+    if policies == "history":
+        return solve_history(mdp, risk)
+    if policies == "nested":
+        return solve_nested(mdp, risk)
+    if randomised:
+        return solve_randomised(mdp, risk, progress)
+    return solve_adaptive(mdp, risk, tolerance, progress)
+
+
+def frontier(
+    problem: Any, levels: Any = LEVELS, *, tolerance: float = TOLERANCE, progress: Progress | None = None
+) -> Frontier:
+    """Return the best policy of every CVaR level from one backward pass, with mean, goal and law.
+
+    Args:
+        problem: A `FiniteMDP`, or an environment that has one: `rp.make("Inventory")`.
+        levels: CVaR levels in (0, 1]; level 1 is the mean.
+        tolerance: As in `solve`.
+        progress: As in `solve`.
+    """
+    check_tolerance(tolerance)
+    return finite_frontier(as_finite_mdp(problem), check_levels(levels), tolerance, progress)
+
+
+def as_finite_mdp(problem: Any) -> FiniteMDP:
+    """Return a `FiniteMDP`, or that of an environment; refuse anything else."""
+    if isinstance(problem, FiniteMDP):
+        return problem
+    if callable(getattr(problem, "mdp", None)) and not isinstance(problem, type):
+        return problem.mdp()
+    kind = problem if isinstance(problem, str) else type(problem).__name__
+    raise RiskpathError(f"solve needs a FiniteMDP or an environment that has one, such as rp.make(name); got {kind}")
+
+
+def check_tolerance(tolerance: Any) -> None:
+    """Refuse a tolerance that is not a positive number."""
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 < tolerance < 1:
+        raise RiskpathError(f"tolerance must be a number in (0, 1), got {tolerance!r}")

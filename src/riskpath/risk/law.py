@@ -95,6 +95,22 @@ class Law:
         )
         return _trusted(*_merge(atoms, probs))
 
+    def coarsen(self, atoms: int) -> tuple["Law", float]:
+        """Return a law of at most so many atoms, and the largest distance that a return was moved.
+
+        The range is cut into equal bins; the atoms of a bin are merged at their common mean, so the mean is kept.
+        """
+        require_counts(atoms=atoms)
+        if len(self) <= atoms:
+            return self, 0.0
+        low, width = self.atoms[0], (self.atoms[-1] - self.atoms[0]) / atoms
+        number = np.minimum(((self.atoms - low) / width).astype(np.int64), atoms - 1)
+        first = np.flatnonzero(np.diff(number, prepend=-1))
+        mass = np.add.reduceat(self.probs, first)
+        merged = np.add.reduceat(self.probs * self.atoms, first) / mass
+        moved = np.abs(self.atoms - np.repeat(merged, np.diff(np.append(first, len(self)))))
+        return _trusted(*_merge(merged, mass)), float(moved.max())
+
     def cdf(self, x: float | Float[np.ndarray, "*m"]) -> Any:
         """Return F(x) = P(Z ≤ x)."""
         steps = np.concatenate([[0.0], self.cumulative])

@@ -1,0 +1,37 @@
+"""The trade-off between mean and CVaR."""
+
+from typing import Any
+
+import numpy as np
+
+from riskpath.errors import RiskpathError
+from riskpath.plot.style import Axes, as_axes, finish, pick_colours
+
+LABELLED = 6
+"""How many points of a frontier are labelled with their level."""
+
+
+def plot_frontier(
+    levels: Any, values: Any, means: Any, ax: Axes | None = None, *, label: str | None = None, **style: Any
+) -> Axes:
+    """Draw the best CVaR of every level against the mean of its policy.
+
+    Args:
+        levels: The CVaR levels, ascending.
+        values: The CVaR of the policy of each level, at that level.
+        means: The mean return of each of these policies.
+        ax: Matplotlib axes; by default those of a new figure.
+        label: Text for the legend.
+        style: Passed to matplotlib, for example `color="black"`.
+    """
+    eta, y, x = (np.asarray(numbers, float) for numbers in (levels, values, means))
+    if not eta.shape == y.shape == x.shape or eta.ndim != 1 or not eta.size:
+        raise RiskpathError(
+            f"levels, values and means must be lists of one length, got shapes {eta.shape}, {y.shape}, {x.shape}"
+        )
+    ax = as_axes(ax)
+    colour = style.pop("color", None) or pick_colours(ax, [label])[0]
+    ax.plot(x, y, color=colour, label=label, **{"marker": "o", "markersize": 3.5, "linewidth": 1.2, **style})
+    for index in np.unique(np.linspace(0, eta.size - 1, min(LABELLED, eta.size)).astype(int)):
+        ax.annotate(f"{eta[index]:g}", (x[index], y[index]), xytext=(5, -9), textcoords="offset points", fontsize=7)
+    return finish(ax, "mean return", "CVaR at the level beside the point")
