@@ -64,18 +64,19 @@ class BettingGame(FiniteProblem):
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """Return the problem for the exact solvers."""
+        bet_of, is_over, features = self.bet, self.is_over, self.features  # Equinox binds slowly
         start = Purse(float(self.start_money), 0)
         outcomes = {}
         found = {start: None}
         queue = [start]
         for purse in queue:  # grows while it is read
-            if self.is_over(purse):
+            if is_over(purse):
                 continue
             for action in range(self.bets + 1):
-                bet = self.bet(purse.money, action)
+                bet = bet_of(purse.money, action)
                 won, lost = Purse(purse.money + bet, purse.round + 1), Purse(purse.money - bet, purse.round + 1)
                 outcomes[purse, action] = [(self.p_win, bet, won), (1 - self.p_win, -bet, lost)]
                 queue += [following for following in dict.fromkeys((won, lost)) if following not in found]
                 found |= {won: None, lost: None}
-        features = {purse: self.features(purse) for purse in found}
-        return FiniteMDP.from_outcomes(outcomes, start, discount, name="BettingGame", features=features)
+        vectors = {purse: features(purse) for purse in found}
+        return FiniteMDP.from_outcomes(outcomes, start, discount, name="BettingGame", features=vectors)

@@ -80,14 +80,15 @@ class Inventory(FiniteProblem):
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """Return the problem for the exact solvers."""
+        step_reward, features = self.step_reward, self.features  # Equinox binds slowly
         outcomes = {}
         units = range(self.capacity + 1)
         for step, stock in product(range(self.steps), units):
             for order in range(min(self.max_order, self.capacity - stock) + 1):
                 outcomes[Stock(stock, step), order] = [
-                    (prob, self.step_reward(stock, order, demand), Stock(max(stock + order - demand, 0), step + 1))
+                    (prob, step_reward(stock, order, demand), Stock(max(stock + order - demand, 0), step + 1))
                     for demand, prob in zip(self.demand, self.demand_probs, strict=True)
                 ]
-        features = {stock: self.features(stock) for stock in (Stock(*s) for s in product(units, range(self.steps + 1)))}
+        vectors = {stock: features(stock) for stock in (Stock(*s) for s in product(units, range(self.steps + 1)))}
         start = Stock(self.start_stock, 0)
-        return FiniteMDP.from_outcomes(outcomes, start, discount, name="Inventory", features=features)
+        return FiniteMDP.from_outcomes(outcomes, start, discount, name="Inventory", features=vectors)

@@ -53,17 +53,14 @@ class Liquidation(FiniteProblem):
         require_share(p_up=self.p_up)
         require_finite(**fields(self, "tick", "permanent_impact", "temporary_impact", "final_impact"))
 
-    def price(self, left: int, level: int) -> float:
-        """Return S, the price relative to the first one."""
-        return self.tick * level - self.permanent_impact * (self.lots - left)
-
     def proceeds(self, position: Position, sale: int, level: int) -> float:
         """Return the reward of a sale after which the price moves to a level."""
-        left = position.left - sale
-        earned = sale * (self.price(position.left, position.level) - self.temporary_impact * sale)
-        if position.step + 1 == self.steps:
-            earned += left * (self.price(left, level) - self.final_impact * left)
-        return earned
+        left, impact = position.left - sale, self.permanent_impact
+        price = self.tick * position.level - impact * (self.lots - position.left)
+        earned = sale * (price - self.temporary_impact * sale)
+        if position.step + 1 < self.steps:
+            return earned
+        return earned + left * (self.tick * level - impact * (self.lots - left) - self.final_impact * left)
 
     def features(self, position: Position) -> tuple[float, ...]:
         """Return the lots left, the level of the price and the step, each from −1 to 1."""
@@ -72,7 +69,7 @@ class Liquidation(FiniteProblem):
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """Return the problem for the exact solvers."""
-        start = Position(self.lots, 0, 0)
+        start, proceeds, features = Position(self.lots, 0, 0), self.proceeds, self.features  # Equinox binds slowly
         outcomes = {}
         layer = {start: None}
         found = dict(layer)
@@ -84,9 +81,9 @@ class Liquidation(FiniteProblem):
                     for prob, move in ((self.p_up, 1), (1 - self.p_up, -1)):
                         level = position.level + move
                         reached = Position(position.left - sale, level, position.step + 1)
-                        listed.append((prob, self.proceeds(position, sale, level), reached))
+                        listed.append((prob, proceeds(position, sale, level), reached))
                         following[reached] = None
             layer = following
             found |= layer
-        features = {position: self.features(position) for position in found}
-        return FiniteMDP.from_outcomes(outcomes, start, discount, name="Liquidation", features=features)
+        vectors = {position: features(position) for position in found}
+        return FiniteMDP.from_outcomes(outcomes, start, discount, name="Liquidation", features=vectors)

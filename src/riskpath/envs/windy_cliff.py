@@ -51,10 +51,6 @@ class WindyCliff(FiniteProblem):
         require_share(p_wind=self.p_wind)
         require_finite(**fields(self, "cliff", "goal"))
 
-    def is_goal(self, x: int, y: int) -> bool:
-        """Tell whether a cell is the goal."""
-        return (x, y) == (self.width - 1, 0)
-
     def move(self, place: Place, direction: str) -> Place:
         """Return where a move leads to without wind."""
         right, up = MOVES[direction]
@@ -63,7 +59,7 @@ class WindyCliff(FiniteProblem):
 
     def reward(self, place: Place) -> float:
         """Return the reward of a step that ends here."""
-        if self.is_goal(place.x, place.y):
+        if place[:2] == (self.width - 1, 0):
             return self.goal
         return self.cliff if place.y == 0 and place.x > 0 and place.step < self.horizon else 0.0
 
@@ -73,21 +69,25 @@ class WindyCliff(FiniteProblem):
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """Return the problem for the exact solvers."""
-        start = Place(0, 0, 0)
+        start, move, reward, features = Place(0, 0, 0), self.move, self.reward, self.features  # Equinox binds slowly
+        share = self.p_wind / len(MOVES)
         outcomes = {}
         layer = {start: None}
         found = dict(layer)
         for _ in range(self.horizon):
             following: dict[Place, None] = {}
             for place in layer:
-                if self.is_goal(place.x, place.y):
+                if place[:2] == (self.width - 1, 0):
                     continue
-                ends = {direction: self.move(place, direction) for direction in MOVES}
+                ends = {direction: move(place, direction) for direction in MOVES}
+                rewards = {direction: reward(end) for direction, end in ends.items()}
                 for action in MOVES:
-                    probs = {d: self.p_wind / len(MOVES) + (1 - self.p_wind) * (d == action) for d in MOVES}
-                    outcomes[place, action] = [(probs[d], self.reward(end), end) for d, end in ends.items()]
+                    outcomes[place, action] = [
+                        (share + (1 - self.p_wind) * (direction == action), rewards[direction], end)
+                        for direction, end in ends.items()
+                    ]
                 following |= dict.fromkeys(ends.values())
             layer = following
             found |= layer
-        features = {place: self.features(place) for place in found}
-        return FiniteMDP.from_outcomes(outcomes, start, discount, name="WindyCliff", features=features)
+        vectors = {place: features(place) for place in found}
+        return FiniteMDP.from_outcomes(outcomes, start, discount, name="WindyCliff", features=vectors)
