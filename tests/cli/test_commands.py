@@ -5,6 +5,7 @@ import json
 import pytest
 
 import riskpath as rp
+from riskpath.envs import BY_NAME
 from riskpath.experiments import report
 from riskpath.experiments import reproduce_grid as grid
 from riskpath.experiments import reproduce_three_state as three_state
@@ -37,7 +38,7 @@ def test_solve_sets_fields_of_the_problem(cli):
     ("command", "names"),
     [
         ("agents", ["CVaRDRL", "IQN", "IQTD3", "TQL", "TQLContinuous"]),
-        ("envs", ["RiskyGrid", "RiskyMountainCar", "ThreeState", "any"]),
+        ("envs", [*BY_NAME, "any"]),
         ("risks", ["mean", "cvar:LEVEL", "wang:LEVEL", "cpw:LEVEL", "pow:LEVEL", "0.7*mean+0.3*cvar:0.1"]),
     ],
 )

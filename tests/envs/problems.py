@@ -1,5 +1,7 @@
 """Small problems that several test files of this folder use."""
 
+import dataclasses
+
 import gymnasium
 import numpy as np
 from gymnasium import spaces
@@ -17,6 +19,9 @@ MASKED = rp.FiniteMDP.from_outcomes(
     "a",
     horizon=3,
 )
+# The same with features of states.
+FEATURES = {"a": (0.0, 2.0, 7.0), "b": (1.0, -2.0, 7.0), "end": (0.5, 0.0, 7.0)}
+OBSERVED = dataclasses.replace(MASKED, features=FEATURES)
 
 
 class EchoEnv(gymnasium.Env):

@@ -1,6 +1,7 @@
 """Finite problems as environments: a `FiniteMDP` becomes arrays that a compiled program can index.
 
-Observations are state numbers, or the features of states if the problem has them. `FiniteProblem` is the base of parametrised families such as `RiskyGrid`.
+Observations are state numbers, or the features of states if the problem has them. `FiniteProblem` is the base of
+parametrised families such as `RiskyGrid`.
 """
 
 import abc

@@ -1,7 +1,6 @@
 """A shop orders goods before it knows the demand: a large stock serves rare large orders, and costs money otherwise.
 
-Each step: order a units, which arrive at once; then the demand d is drawn. What is in stock is sold, and demand beyond it
-is lost:
+Each step: order a units, which arrive at once; then the demand d is drawn. Demand beyond what is in stock is lost:
 
     r = price · min(d, s + a) − unit cost · a − delivery cost · [a > 0] − holding cost · s′,   s′ = max(s + a − d, 0).
 
@@ -9,13 +8,20 @@ Orders that do not fit into the store are not available. Demand and costs are th
 """
 
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import equinox as eqx
 
 from riskpath.envs.finite import FiniteProblem, scaled
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
 from riskpath.registry import register
 from riskpath.validation import fields, require_counts, require_finite, require_share
+
+
+def _as_tuple(value: Any) -> Any:
+    """Return a list, as JSON has it, as a tuple; leave other values as they are."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 @register
@@ -40,9 +46,9 @@ class Inventory(FiniteProblem):
     """The largest order."""
     start_stock: int = 0
     """The units in stock at the start."""
-    demand: tuple[int, ...] = (0, 2, 3, 4, 5, 30)
+    demand: tuple[int, ...] = eqx.field(converter=_as_tuple, default=(0, 2, 3, 4, 5, 30))
     """The possible numbers of units that customers want."""
-    demand_probs: tuple[float, ...] = (0.1, 0.5, 0.1, 0.1, 0.1, 0.1)
+    demand_probs: tuple[float, ...] = eqx.field(converter=_as_tuple, default=(0.1, 0.5, 0.1, 0.1, 0.1, 0.1))
     """The probability of each demand."""
     price: float = 16.0
     """The reward of a unit sold."""
@@ -59,6 +65,9 @@ class Inventory(FiniteProblem):
         require_finite(**fields(self, "price", "unit_cost", "delivery_cost", "holding_cost"))
         if self.start_stock > self.capacity:
             raise RiskpathError(f"start_stock must be at most the capacity {self.capacity}, got {self.start_stock}")
+        for name, values in fields(self, "demand", "demand_probs").items():
+            if not isinstance(values, tuple) or not values:
+                raise RiskpathError(f"{name} must be a tuple of numbers, for example (0, 2, 30); got {values!r}")
         for demand, prob in zip(self.demand, self.demand_probs, strict=False):
             require_counts(0, demand=demand)
             require_share(demand_probs=prob)

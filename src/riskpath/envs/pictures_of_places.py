@@ -1,6 +1,7 @@
 """Pictures of problems whose states are places: the cells of a cliff, the nodes of a layered graph."""
 
 import functools
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
@@ -79,8 +80,9 @@ def _empty_graph(env: RandomMDP) -> UInt8[np.ndarray, "H W 3"]:
     """Draw the states and the possible steps; this part of the picture never changes."""
     graph, problem = _Graph(env), as_finite(env).mdp()
     for state in states_of(env):
-        for following in dict.fromkeys(o.next for a in problem.outcomes.get(state, {}).values() for o in a):
-            graph.canvas.line([graph.at(state), graph.at(following)], 1.5, "#ccd5de")
+        following: dict[Any, None] = dict.fromkeys(o.next for a in problem.outcomes.get(state, {}).values() for o in a)
+        for node in following:
+            graph.canvas.line([graph.at(state), graph.at(node)], 1.5, "#ccd5de")
     for state in states_of(env):
         graph.node(state, COLOURS["start" if state.layer < env.depth else "goal"])
     return graph.canvas.image()
@@ -100,11 +102,11 @@ class _Graph:
     def at(self, node: Node) -> tuple[float, float]:
         """Return the middle of a node."""
         siblings = self.env.width if 0 < node.layer < self.env.depth else 1
-        return 40 + node.layer * self.across, self.middle + (node.index - (siblings - 1) / 2) * self.down
+        return 40 + node.layer * self.across, self.middle + (node.number - (siblings - 1) / 2) * self.down
 
     def node(self, node: Node, colour: str) -> None:
         """Draw a node with its number."""
         self.canvas.disc(self.at(node), self.radius, colour)
         if self.radius >= 9:
-            text = "end" if node.layer == self.env.depth else str(node.index)
+            text = "end" if node.layer == self.env.depth else str(node.number)
             self.canvas.text(self.at(node), text, self.radius * 0.8, WHITE if colour == INK else INK)

@@ -61,7 +61,9 @@ class _Chart:
             self.canvas.text((self.x(time), y), text, self.letters, colour, weight=weight)
 
     def rewards(self, y: float, rewards: Iterable[float]) -> None:
-        """Write every reward between the columns before and after it."""
+        """Write every reward between the columns before and after it, if text fits."""
+        if self.letters >= 8:
+            self.canvas.text((LEFT - 8, y), "reward", 12, MUTED, "right")
         for time, reward in enumerate(rewards):
             self.text(time + 0.5, y, signed(round(reward, 2)), INK, "bold")
 
@@ -99,7 +101,6 @@ def draw_inventory(env: Inventory, episode: Episode) -> UInt8[np.ndarray, "H W 3
 
     for units in dict.fromkeys((0, env.capacity // 2, env.capacity)):
         chart.level(height(units), f"{units}")
-    chart.canvas.text((LEFT - 8, 16), "reward", 12, MUTED, "right")
     for time, stock in enumerate(stocks):
         order = int(episode.actions[time]) if time < len(episode.actions) else 0
         chart.bar(time, height(stock.units + order), height(stock.units), COLOURS["yellow"])
@@ -134,7 +135,6 @@ def draw_liquidation(env: Liquidation, episode: Episode) -> UInt8[np.ndarray, "H
             chart.canvas.disc(at(time, level), dot, "#b9c4d0")
     path = [at(position.step, position.level) for position in positions]
     chart.canvas.text((LEFT - 8, middle), "price", 12, MUTED, "right")
-    chart.canvas.text((LEFT - 8, 16), "reward", 12, MUTED, "right")
     chart.canvas.text((LEFT - 8, floor - room / 2), "lots left", 12, MUTED, "right")
     chart.canvas.line(path, min(4.0, 1 + dot), INK)
     chart.canvas.disc(path[-1], dot + 4, INK)

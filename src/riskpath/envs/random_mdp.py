@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from riskpath.envs.finite import FiniteProblem, scaled
+from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
 from riskpath.registry import register
 from riskpath.validation import fields, require_counts
@@ -27,10 +28,10 @@ class Node(NamedTuple):
     """A state of a random problem."""
 
     layer: int
-    index: int
+    number: int
 
     def __str__(self) -> str:
-        return f"node {self.index} of layer {self.layer}"
+        return f"node {self.number} of layer {self.layer}"
 
 
 class RandomMDP(FiniteProblem):
@@ -50,10 +51,12 @@ class RandomMDP(FiniteProblem):
     def __check_init__(self):
         require_counts(0, seed=self.seed)
         require_counts(**fields(self, "depth", "width", "actions"))
+        if not isinstance(self.stochastic, bool):
+            raise RiskpathError(f"stochastic must be True or False, got {self.stochastic!r}")
 
     def features(self, node: Node) -> tuple[float, ...]:
         """Return which state of its layer a node is, one entry for each, and the layer from −1 to 1."""
-        return *(float(node.index == index) for index in range(self.width)), scaled(node.layer, self.depth)
+        return *(float(node.number == index) for index in range(self.width)), scaled(node.layer, self.depth)
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """Return the problem for the exact solvers."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import UInt8
 
-from riskpath.envs import pictures_of_places, pictures_over_time  # noqa: F401  (registers their pictures)
+from riskpath.envs import pictures_of_places as pictures_of_places
+from riskpath.envs import pictures_over_time as pictures_over_time
 from riskpath.envs.drawing import (
     COLOURS,
     FOOTER,

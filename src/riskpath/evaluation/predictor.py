@@ -4,8 +4,7 @@
     actions, state = predictor.predict(observations, state, episode_start)
 
 Observations and actions are those of the Gymnasium environment that was trained on. For an environment of this library
-they are those of `riskpath.envs.gymnasium_env`: numbers or arrays (state numbers or features), not the names of a finite
-problem.
+they are those of `riskpath.envs.gymnasium_env`: numbers or arrays, not the names of a finite problem.
 """
 
 import functools
