@@ -50,7 +50,7 @@ def greedy_law(mdp: rp.FiniteMDP, score: Callable[[IntLaw], float], unit: float 
     """
     laws: dict[Any, IntLaw] = {}
     end = np.zeros(1, int), np.ones(1)
-    for state in sorted(mdp.outcomes, key=lambda state: -state[-1]):  # the last field is the step
+    for state in _last_step_first(mdp):
         options = [
             _mixed([(o.prob, round(o.reward / unit), laws.get(o.next, end)) for o in listed])
             for listed in mdp.outcomes[state].values()
@@ -59,6 +59,10 @@ def greedy_law(mdp: rp.FiniteMDP, score: Callable[[IntLaw], float], unit: float 
         laws[state] = options[int(np.flatnonzero(scores > scores.max() - 1e-9)[0])]
     (start,) = mdp.start
     return laws[start]
+
+
+def _last_step_first(mdp: Any) -> list[Any]:
+    return sorted(mdp.outcomes, key=lambda state: -state[-1])  # the last field of a state is the step
 
 
 def _mixed(parts: list[tuple[float, int, IntLaw]]) -> IntLaw:
@@ -77,7 +81,7 @@ def best_cvars(mdp: rp.FiniteMDP, levels: list[float], low: int, high: int, unit
     goals = np.arange(low, high + 1)
     end = np.minimum(-goals, 0.0)
     tables: dict[Any, np.ndarray] = {}
-    for state in sorted(mdp.outcomes, key=lambda state: -state[-1]):
+    for state in _last_step_first(mdp):
         options = []
         for listed in mdp.outcomes[state].values():
             expected = np.zeros(len(goals))

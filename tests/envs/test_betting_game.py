@@ -1,5 +1,7 @@
 """The betting game: its bets against an independent implementation, and the known values of its best policies."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,7 @@ def outcomes(state, action, bets=8, most=256, p_win=0.88):
 
 
 def test_every_action_has_the_outcomes_of_a_win_and_a_loss():
-    mdp = rp.BettingGame(rounds=4).mdp()
+    mdp: Any = rp.BettingGame(rounds=4).mdp()
     assert_same_outcomes(mdp, outcomes, lambda _: range(9))
     for money, played in mdp.states:
         assert mdp.is_terminal((money, played)) == (money in (0, 256) or played == 4)
@@ -36,7 +38,7 @@ def test_other_fields_change_the_problem():
 
 def test_known_values_of_the_best_policies():
     """The money is the return so far: for a fixed goal, the best policy is a function of the state."""
-    mdp = rp.BettingGame().mdp()
+    mdp: Any = rp.BettingGame().mdp()
     goals = np.array([*range(-16, 241, 8), 29.703125, 111.96875])  # the last two are the best ones
     shortfall: dict[Purse, np.ndarray] = {}
     pairs = 0

@@ -1,5 +1,7 @@
 """The liquidation: its steps against an independent implementation, and the known values of three policies."""
 
+from typing import Any
+
 import pytest
 
 import riskpath as rp
@@ -40,7 +42,7 @@ def test_known_values_of_the_mean_optimal_the_per_step_and_the_best_policy(level
 
 
 def test_a_larger_problem_has_a_state_for_every_level_and_number_of_lots():
-    mdp = rp.Liquidation(lots=12, steps=9).mdp()
+    mdp: Any = rp.Liquidation(lots=12, steps=9).mdp()
     last = [state for state in mdp.states if state[-1] == 9]
     assert len(last) == 13 * 10
 

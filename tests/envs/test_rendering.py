@@ -14,6 +14,8 @@ from riskpath.envs.gymnasium_env import GymnasiumEnv
 from riskpath.envs.mountain_car import MAX_POSITION, MIN_POSITION
 from riskpath.envs.rendering import COLOURS, FOOTER, MARGIN, Episode, has_picture, picture
 
+from .problems import SMALL
+
 IDS = [f"riskpath/{name}-v0" for name in BY_NAME]
 RIGHT, DOWN = 0, 1
 
@@ -24,7 +26,7 @@ def rgb(colour: str) -> list[int]:
 
 @pytest.mark.parametrize("name", IDS)
 def test_every_step_has_its_own_picture(name):
-    env: Any = gymnasium.make(name, render_mode="rgb_array")
+    env: Any = gymnasium.make(name, render_mode="rgb_array", **SMALL.get(name, {}))
     action = np.ones(1, np.float32) if "Car" in name else 0
     env.reset(seed=0)
     frames = [env.render()]

@@ -1,5 +1,7 @@
 """The windy cliff: its moves against an independent implementation, and the known values of three policies."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -27,7 +29,7 @@ def outcomes(state, action, width=8, height=4, horizon=20, p_wind=0.5):
 
 @pytest.mark.parametrize("fields", [{}, {"width": 3, "height": 2, "horizon": 4, "p_wind": 0.2}, {"p_wind": 0.0}])
 def test_every_action_has_the_outcomes_of_the_enumerated_wind(fields):
-    mdp = rp.WindyCliff(**fields).mdp()
+    mdp: Any = rp.WindyCliff(**fields).mdp()
     assert_same_outcomes(mdp, lambda state, action: outcomes(state, action, **fields), lambda _: ACTIONS)
     width, horizon = fields.get("width", 8), fields.get("horizon", 20)
     for state in mdp.states:

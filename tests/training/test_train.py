@@ -53,9 +53,7 @@ def test_same_seed_same_bits_and_another_seed_others(name, unchecked):
 
 def test_an_agent_learns_from_features_and_its_run_evaluates_saves_and_loads(tmp_path, unchecked):
     problem = rp.make("Liquidation", lots=3, steps=2)
-    training = rp.Training(buffer_size=64, batch_size=8, learning_starts=16)
-    agent = rp.IQN(rp.CVaR(0.5), network=rp.Network(hidden=(8,)), training=training)
-    run = rp.train(agent, problem, steps=60, seeds=2)
+    run = rp.train(tiny("IQN", 0.5), problem, steps=80, seeds=2)
     assert run.spec.observation_shape == (3,)
     policy, start = run.policy(0), next(iter(problem.mdp().start))
     assert policy(start)[0] in range(4)
