@@ -19,6 +19,12 @@ def test_solve_prints_all_classes_with_the_policy_in_words(cli):
         assert word in out
 
 
+def test_solve_lists_the_first_decisions_of_a_long_policy(cli):
+    status, out, _ = cli("solve", "Liquidation", "--risk", "cvar:0.25", "--set", "steps=4")
+    assert status == 0
+    assert "more decisions)" in " ".join(out.replace("│", " ").split())
+
+
 def test_solve_prints_json(cli):
     status, out, _ = cli("solve", "RiskyGrid", "--risk", "cvar:0.1", "--discount", "0.99", "--json")
     record = json.loads(out)
