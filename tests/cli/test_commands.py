@@ -20,7 +20,7 @@ def test_solve_prints_all_classes_with_the_policy_in_words(cli):
 
 
 def test_solve_lists_the_first_decisions_of_a_long_policy(cli):
-    status, out, _ = cli("solve", "Liquidation", "--risk", "cvar:0.25", "--set", "steps=4")
+    status, out, _ = cli("solve", "RandomMDP", "--risk", "cvar:0.25", "--set", "depth=5", "width=5")
     assert status == 0
     assert "more decisions)" in " ".join(out.replace("│", " ").split())
 
