@@ -11,6 +11,7 @@ from riskpath.errors import RiskpathError
 from riskpath.validation import (
     given,
     require_counts,
+    require_finite,
     require_no_less_than_zero,
     require_positive,
     require_share,
@@ -29,6 +30,7 @@ from riskpath.validation import (
         (require_positive, 1e-300),
         (require_positive, jnp.array(-1.0)),  # a leaf of an agent in training
         (require_no_less_than_zero, 0),
+        (require_finite, -3),
         (require_share, 0),
         (require_share, 1.0),
         (require_widths, ()),
@@ -53,6 +55,9 @@ def test_accepted_values(check, value):
         (require_positive, None, "n must be a number, got None"),
         (require_no_less_than_zero, -0.5, "n must be at least 0, got -0.5"),
         (require_no_less_than_zero, math.nan, "n must be at least 0, got nan"),
+        (require_finite, math.nan, "n must be a finite number, got nan"),
+        (require_finite, -math.inf, "n must be a finite number, got -inf"),
+        (require_finite, "1", "n must be a number, got '1'"),
         (require_share, 1.5, "n must be from 0 to 1, got 1.5"),
         (require_share, -0.1, "n must be from 0 to 1, got -0.1"),
         (require_share, [0.5], "n must be a number, got [0.5]"),

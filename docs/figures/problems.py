@@ -1,10 +1,13 @@
 """Draw the pictures of the problems with the library's own renderer.
 
-Run `python docs/figures/problems.py` to write `three_state.png`, `risky_grid.png` and `risky_mountain_car.png` next to
-this file.
+Run `python docs/figures/problems.py` to write `three_state.png`, `risky_grid.png` and so on next to this file; names of
+problems as arguments draw only these.
 """
 
+import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import matplotlib.image
@@ -13,26 +16,33 @@ import numpy as np
 import riskpath  # noqa: F401  (registers the environments with Gymnasium)
 
 HERE = Path(__file__).parent
-STEPS = {"ThreeState": 0, "RiskyGrid": 2, "RiskyMountainCar": 44}
+ACTIONS: dict[str, list[Any]] = {
+    "ThreeState": [],
+    "RiskyGrid": [1, 0],
+    "BettingGame": [4, 4, 6, 6, 8],
+    "WindyCliff": [0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2],
+    "Inventory": [8, 6, 7, 0, 5, 3],
+    "Liquidation": [3, 2, 2],
+    "RandomMDP": [0, 1, 0],
+    "RiskyMountainCar": [np.ones(1, np.float32)] * 25 + [-np.ones(1, np.float32)] * 19,
+}
+"""The actions before the picture."""
 
 
-def picture(name: str, steps: int) -> np.ndarray:
-    """Return the picture of an environment after a few steps of a fixed action."""
+def picture(name: str) -> np.ndarray:
+    """Return the picture of an environment after some actions."""
     env = gymnasium.make(f"riskpath/{name}-v0", render_mode="rgb_array")
     env.reset(seed=0)
-    for step in range(steps):
-        action = (
-            np.array([1.0 if step < 25 else -1.0], np.float32)
-            if name == "RiskyMountainCar"
-            else (step + 1) % 2
-        )
+    for action in ACTIONS[name]:
         env.step(action)
     return np.asarray(env.render())
 
 
+def file_name(name: str) -> str:
+    """Return the name of a problem in lower case with underscores."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
 if __name__ == "__main__":
-    for name, steps in STEPS.items():
-        file = "".join(
-            f"_{letter.lower()}" if letter.isupper() else letter for letter in name
-        ).lstrip("_")
-        matplotlib.image.imsave(HERE / f"{file}.png", picture(name, steps))
+    for name in sys.argv[1:] or ACTIONS:
+        matplotlib.image.imsave(HERE / f"{file_name(name)}.png", picture(name))

@@ -1,5 +1,6 @@
 """Checks of numbers in a user's input. A wrong number is refused at once, in one line that names it."""
 
+import math
 from numbers import Integral
 from typing import Any
 
@@ -50,6 +51,13 @@ def require_share(**values: Any) -> None:
     for name, value in _python_numbers(values).items():
         if not 0 <= value <= 1:
             raise RiskpathError(f"{name} must be from 0 to 1, got {value:g}")
+
+
+def require_finite(**values: Any) -> None:
+    """Require finite numbers, for rewards and costs."""
+    for name, value in _python_numbers(values).items():
+        if not math.isfinite(value):
+            raise RiskpathError(f"{name} must be a finite number, got {value:g}")
 
 
 def require_widths(**tuples: Any) -> None:

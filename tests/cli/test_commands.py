@@ -5,6 +5,7 @@ import json
 import pytest
 
 import riskpath as rp
+from riskpath.envs import BY_NAME
 from riskpath.experiments import report
 from riskpath.experiments import reproduce_grid as grid
 from riskpath.experiments import reproduce_three_state as three_state
@@ -16,6 +17,12 @@ def test_solve_prints_all_classes_with_the_policy_in_words(cli):
     assert status == 0
     for word in ("markov", "48", "nested", "history", "72.375", "adaptive", "79.875", "start (0,0): down"):
         assert word in out
+
+
+def test_solve_lists_the_first_decisions_of_a_long_policy(cli):
+    status, out, _ = cli("solve", "RandomMDP", "--risk", "cvar:0.25", "--set", "depth=5", "width=5")
+    assert status == 0
+    assert "more decisions)" in " ".join(out.replace("│", " ").split())
 
 
 def test_solve_prints_json(cli):
@@ -37,7 +44,7 @@ def test_solve_sets_fields_of_the_problem(cli):
     ("command", "names"),
     [
         ("agents", ["CVaRDRL", "IQN", "IQTD3", "TQL", "TQLContinuous"]),
-        ("envs", ["RiskyGrid", "RiskyMountainCar", "ThreeState", "any"]),
+        ("envs", [*BY_NAME, "any"]),
         ("risks", ["mean", "cvar:LEVEL", "wang:LEVEL", "cpw:LEVEL", "pow:LEVEL", "0.7*mean+0.3*cvar:0.1"]),
     ],
 )

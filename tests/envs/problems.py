@@ -1,5 +1,8 @@
 """Small problems that several test files of this folder use."""
 
+import dataclasses
+from typing import Any
+
 import gymnasium
 import numpy as np
 from gymnasium import spaces
@@ -17,6 +20,11 @@ MASKED = rp.FiniteMDP.from_outcomes(
     "a",
     horizon=3,
 )
+# The same with features of states.
+FEATURES = {"a": (0.0, 2.0, 7.0), "b": (1.0, -2.0, 7.0), "end": (0.5, 0.0, 7.0)}
+OBSERVED = dataclasses.replace(MASKED, features=FEATURES)
+SMALL: dict[str, Any] = {"riskpath/BettingGame-v0": {"rounds": 3}}
+"""Fields of Gymnasium environments that take long to make with their defaults."""
 
 
 class EchoEnv(gymnasium.Env):

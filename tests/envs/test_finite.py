@@ -19,7 +19,7 @@ from riskpath.envs.finite import (
     tabulate,
 )
 
-from .problems import MASKED
+from .problems import FEATURES, MASKED, OBSERVED
 
 KEYS = jax.random.split(jax.random.key(0), 4000)
 RANDOM_START = rp.FiniteMDP.from_outcomes(
@@ -115,6 +115,32 @@ def test_the_longest_episode_is_found_without_walking_to_the_horizon(outcomes, h
         assert len(mdp.layers) == steps
 
 
+def test_features_are_observed_instead_of_state_numbers():
+    env, plain = finite(OBSERVED), finite(MASKED)
+    assert env.spec.observation_shape == (3,)
+    assert env.spec.num_states is None
+    assert env.spec.observation_bounds == ((0.0, 1.0), (-2.0, 2.0), (6.0, 8.0))  # the last feature is constant
+    assert env.spec.observation_dtype == jnp.float32
+    observation, state = env.reset(KEYS[0])
+    assert observation.tolist() == list(FEATURES["a"])
+    assert observation.dtype == jnp.float32
+    for key, action in zip(KEYS[:3], (0, 2, 0), strict=True):
+        number, plain_state, *rest = plain.step(key, state, jnp.int32(action))
+        observation, state, *outcome = env.step(key, state, jnp.int32(action))
+        assert observation.tolist() == list(FEATURES[list(FEATURES)[int(number)]])
+        assert (state, outcome) == (plain_state, rest)
+
+
+@pytest.mark.parametrize("name", ["BettingGame", "Inventory", "Liquidation", "RandomMDP", "WindyCliff"])
+def test_features_of_the_problems_of_the_suite_lie_between_minus_one_and_one(name, unchecked):
+    env = as_finite(rp.make(name, **({"rounds": 3} if name == "BettingGame" else {})))
+    bounds = env.spec.observation_bounds
+    assert bounds is not None
+    assert all(-1 <= low < high <= 1 for low, high in bounds)
+    features = np.asarray(env.tables.features)
+    assert len(np.unique(features, axis=0)) == len(features)  # a state can be told from its features
+
+
 def test_padding_of_outcomes_is_never_drawn():
     tables = tabulate(MASKED)
     assert np.asarray(tables.cumulative[0, 0]).tolist() == [1.0, 1.0]  # one outcome, padded to two
@@ -133,7 +159,7 @@ def test_the_discount_of_the_problem_can_be_changed():
     assert finite(MASKED).mdp(0.5).discount == rp.RiskyGrid().mdp(0.5).discount == 0.5
 
 
-@pytest.mark.parametrize("env", [rp.RiskyGrid(), finite(MASKED), as_finite(rp.ThreeState())])
+@pytest.mark.parametrize("env", [rp.RiskyGrid(), finite(MASKED), finite(OBSERVED), as_finite(rp.ThreeState())])
 def test_as_arrays_keeps_only_the_tables_of_a_finite_problem(env: Any):
     arrays = as_arrays(env)
     assert isinstance(arrays, FiniteEnvironment)

@@ -12,7 +12,7 @@ from riskpath import envs
 from riskpath.envs.finite import finite
 from riskpath.envs.gymnasium_env import GymnasiumEnv
 
-from .problems import MASKED
+from .problems import MASKED, SMALL
 
 IDS = [f"riskpath/{name}-v0" for name in envs.BY_NAME]
 FINITE = ["riskpath/RiskyGrid-v0", "riskpath/ThreeState-v0"]
@@ -31,7 +31,7 @@ def episode(env: gymnasium.Env, actions: list[int], seed: int | None = None) -> 
 
 @pytest.mark.parametrize("name", IDS)
 def test_gymnasiums_own_checker_passes(name):
-    check_env(gymnasium.make(name).unwrapped)
+    check_env(gymnasium.make(name, **SMALL.get(name, {})).unwrapped)
 
 
 @pytest.mark.parametrize("name", FINITE)

@@ -8,12 +8,15 @@ import pytest
 from matplotlib.colors import to_rgb
 
 import riskpath as rp
+from riskpath.envs import BY_NAME
 from riskpath.envs.canvas import Canvas
 from riskpath.envs.gymnasium_env import GymnasiumEnv
 from riskpath.envs.mountain_car import MAX_POSITION, MIN_POSITION
 from riskpath.envs.rendering import COLOURS, FOOTER, MARGIN, Episode, has_picture, picture
 
-IDS = ["riskpath/RiskyGrid-v0", "riskpath/ThreeState-v0", "riskpath/RiskyMountainCar-v0"]
+from .problems import SMALL
+
+IDS = [f"riskpath/{name}-v0" for name in BY_NAME]
 RIGHT, DOWN = 0, 1
 
 
@@ -23,7 +26,7 @@ def rgb(colour: str) -> list[int]:
 
 @pytest.mark.parametrize("name", IDS)
 def test_every_step_has_its_own_picture(name):
-    env: Any = gymnasium.make(name, render_mode="rgb_array")
+    env: Any = gymnasium.make(name, render_mode="rgb_array", **SMALL.get(name, {}))
     action = np.ones(1, np.float32) if "Car" in name else 0
     env.reset(seed=0)
     frames = [env.render()]
@@ -109,6 +112,7 @@ def test_an_environment_without_a_picture_is_refused():
 def test_frames_per_second_suit_the_kind_of_motion():
     assert GymnasiumEnv("RiskyMountainCar").metadata["render_fps"] == 30
     assert GymnasiumEnv("RiskyGrid").metadata["render_fps"] == 4
+    assert GymnasiumEnv("RandomMDP").metadata["render_fps"] == 4
 
 
 @pytest.mark.parametrize(("width", "height"), [(20, 10), (506, 538), (1000, 998)])

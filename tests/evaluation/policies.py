@@ -1,5 +1,7 @@
 """Small environments and untrained policies that tests of this folder share."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -23,6 +25,8 @@ MAZE = rp.FiniteMDP.from_outcomes(
     "a",
     horizon=5,
 )
+FEATURES = {"a": (0.0, 2.0), "b": (1.0, -2.0), "end": (0.5, 0.0)}
+OBSERVED_ENV = finite(dataclasses.replace(MAZE, features=FEATURES))
 NAMES, ACTIONS = list(state_numbers(MAZE)), list(action_numbers(MAZE))
 MAZE_ENV, CAR = finite(MAZE), rp.RiskyMountainCar(0.5, max_episode_steps=7)
 TINY = rp.Network(hidden=(8,), history_size=4)

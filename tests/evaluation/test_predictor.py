@@ -11,12 +11,24 @@ from gymnasium import spaces
 
 import riskpath as rp
 from riskpath.agents.agent import ActorOutput
+from riskpath.envs.finite import finite
 from riskpath.envs.gymnasium_env import GymnasiumEnv
 from riskpath.envs.spaces import Translation
 from riskpath.envs.vector import HostEnvironment
 from riskpath.evaluation.learned_policy import LearnedPolicy
 from riskpath.evaluation.predictor import Predictor
-from tests.evaluation.policies import ACTIONS, CAR, MAZE_ENV, NAMES, PIXELS, TINY, untrained
+from tests.evaluation.policies import (
+    ACTIONS,
+    CAR,
+    FEATURES,
+    MAZE,
+    MAZE_ENV,
+    NAMES,
+    OBSERVED_ENV,
+    PIXELS,
+    TINY,
+    untrained,
+)
 
 
 def walk(policy: LearnedPolicy, count: int, steps: int) -> dict[str, Any]:
@@ -135,6 +147,23 @@ def test_action_masks_restrict_the_actions():
         assert predictor.predict(np.array([0, 1]), action_masks=[only, only])[0].tolist() == [action, action]
     ended = predictor.predict(NAMES.index("end"))[0]
     assert ended in (0, 1, 2)
+
+
+def test_features_are_observations_and_lead_to_the_actions_of_their_state(unchecked):
+    policy = untrained(rp.IQN(rp.CVaR(0.5), network=TINY), OBSERVED_ENV)
+    predictor = Predictor(policy)
+    actions, _ = predictor.predict(np.array([FEATURES["a"], FEATURES["b"]], np.float32))
+    assert [ACTIONS[action] for action in actions] == [policy("a")[0], policy("b")[0]]
+    for state in ("a", "b"):
+        estimates = policy.estimate(state)
+        assert list(estimates) == list(MAZE.actions(state))
+        assert ACTIONS[predictor.predict(np.array(FEATURES[state]))[0]] == max(estimates, key=estimates.__getitem__)
+    with pytest.raises(rp.RiskpathError, match=r"no state has the features \[1.0, 3.0\]: give action_masks"):
+        predictor.predict(np.array([1.0, 3.0]))
+    assert predictor.predict(np.array([1.0, 3.0]), action_masks=[0, 1, 0])[0] == 1
+    alike = finite(dataclasses.replace(MAZE, features=dict.fromkeys(NAMES, (1.0,))))
+    with pytest.raises(rp.RiskpathError, match=r"states with the features \[1.0\] have different actions: give"):
+        Predictor(untrained(rp.IQN(rp.CVaR(0.5), network=TINY), alike)).predict(np.array([1.0]))
 
 
 class Earned(rp.IQN):

@@ -106,6 +106,20 @@ LIST: Any = ["s"]
         (lambda: made(start={"s": math.nan}), r"start probabilities must .*, got \{'s': nan\}$"),
         (lambda: made(start={}), r"start probabilities must .*, got \{\}$"),
         (lambda: made({}), r"start state 's' does not occur in the outcomes$"),
+        (lambda: made(features=[1]), r"features must be a dict \{state: vector\}, got \[1\]$"),
+        (lambda: made(features={"s": [1]}), r"features must have a vector for every state; state 'end' has none$"),
+        (
+            lambda: made(features={"s": [1], "end": [1, 2]}),
+            r"features of state 'end': all vectors must have the same length, got 2 instead of 1 numbers$",
+        ),
+        (
+            lambda: made(features={"s": [1.0, math.inf], "end": [1, 2]}),
+            r"features of state 's' must be a vector of finite numbers, got \[1.0, inf\]$",
+        ),
+        (lambda: made(features={"s": 3, "end": [1]}), r"features of state 's' must be a vector .*, got 3$"),
+        (lambda: made(features={"s": [], "end": []}), r"features of state 's' must be a vector .*, got \[\]$"),
+        (lambda: made(features={"s": "12", "end": [1, 2]}), r"features of state 's' must be a vector .*, got '12'$"),
+        (lambda: made(features={"s": [[1]], "end": [[1]]}), r"features of state 's' must be .*, got \[\[1\]\]$"),
     ],
 )
 @pytest.mark.usefixtures("unchecked")
@@ -113,6 +127,12 @@ def test_a_wrong_problem_is_refused_in_one_line_that_names_the_entry(call, messa
     with pytest.raises(RiskpathError, match=message) as refused:
         call()
     assert "\n" not in str(refused.value)
+
+
+def test_features_are_kept_as_tuples_of_floats_with_every_discount():
+    mdp = made(features={"s": np.array([1, 2]), "end": (0, 0.5), "elsewhere": "ignored"})
+    assert mdp.features == mdp.with_discount(0.5).features == {"s": (1.0, 2.0), "end": (0.0, 0.5)}
+    assert made().features is None
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.envs.finite import FiniteEnvironment, finite
+from riskpath.envs.finite import FiniteEnvironment, as_finite, finite
 from riskpath.registry import CLASSES, full_name
 from riskpath.risk.tabulated import Tabulated
 from riskpath.training import atomic_dir as folders
@@ -378,6 +378,7 @@ def test_training_does_not_replace_another_run(overwrite, runs, tmp_path, unchec
         rp.Mixture([(0.7, rp.Mean()), (0.3, rp.CVaR(1 / 3))]),
         Tabulated(rp.CPW(0.71), 33),
         finite(mdp(("s", 1), ("t", False))),
+        as_finite(rp.Liquidation(lots=2, steps=2)),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -394,6 +395,7 @@ def test_values_come_back_as_they_were(value):
         assert value.problem is not None
         assert back.problem.outcomes == value.problem.outcomes
         assert repr(back.problem) == repr(value.problem)  # 1 and True are equal, too
+        assert back.problem.features == value.problem.features
 
 
 def test_only_a_save_is_replaced(runs, tmp_path, unchecked):

@@ -51,6 +51,22 @@ def test_same_seed_same_bits_and_another_seed_others(name, unchecked):
     assert not same(parameters(runs[0], 0), parameters(runs[2], 0))
 
 
+def test_an_agent_learns_from_features_and_its_run_evaluates_saves_and_loads(tmp_path, unchecked):
+    problem = rp.make("Liquidation", lots=3, steps=2)
+    run = rp.train(tiny("IQN", 0.5), problem, steps=80, seeds=2)
+    assert run.spec.observation_shape == (3,)
+    policy, start = run.policy(0), next(iter(problem.mdp().start))
+    assert policy(start)[0] in range(4)
+    law = problem.mdp().evaluate(policy)
+    assert rp.CVaR(0.5).value(law) == pytest.approx(run.values()[0, 0])
+    sample = run.evaluate(400).returns[0, 0]
+    assert abs(sample.mean() - law.mean) < 5 * law.std / 20 + 1e-4
+    run.save(tmp_path / "run")
+    loaded = rp.load(tmp_path / "run")
+    assert (loaded.values() == run.values()).all()
+    assert loaded.policy(1).estimate(start) == run.policy(1).estimate(start)
+
+
 def test_going_on_equals_going_through(unchecked):
     agent = tiny("TQL joint")
     whole = rp.train(agent, "RiskyGrid", steps=200)

@@ -33,7 +33,7 @@ def solve(
     """Compute the exact optimum in every class of policies, side by side.
 
     Args:
-        problem: ThreeState or RiskyGrid.
+        problem: A finite problem such as ThreeState, RiskyGrid or Inventory; `riskpath envs` lists all environments.
         risk: The risk measure, for example cvar:0.25, wang:-0.75 or 0.7*mean+0.3*cvar:0.1.
         discount: The discount factor, in (0, 1].
         set: Fields of the problem to change, for example forks=5 p_yellow=0.8.
@@ -43,7 +43,8 @@ def solve(
     finite = [name for name, kind in ENVIRONMENTS.items() if hasattr(kind, "mdp")]
     if problem not in finite and (problem in ENVIRONMENTS or is_gymnasium(problem)):
         raise RiskpathError(
-            f"{problem} is not a finite problem; {' and '.join(finite)} are, and rp.solve accepts your own"
+            f"{problem} is not a finite problem; {', '.join(finite[:-1])} and {finite[-1]} are, "
+            "and rp.solve accepts your own"
         )
     mdp = make(problem, **assignments(set)).mdp(discount)
     with working(f"solving {mdp.name}"):

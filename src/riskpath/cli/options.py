@@ -27,7 +27,7 @@ class TrainOptions:
     """The options of `riskpath train`."""
 
     env: str = "RiskyGrid"
-    """The problem: ThreeState, RiskyGrid, RiskyMountainCar, any Gymnasium id such as CartPole-v1, or MODULE:NAME for an
+    """The problem: one that `riskpath envs` lists, any Gymnasium id such as CartPole-v1, or MODULE:NAME for an
     environment that the import of a module registers."""
     agent: str = type(DEFAULT_AGENT).__name__
     """The algorithm: iqn, cvar-drl, tql, iqtd3 or tql-continuous; `riskpath agents` describes them."""

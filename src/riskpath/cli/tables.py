@@ -21,6 +21,9 @@ CLASSES: dict[PolicyClass, str] = {
     "adaptive": "sees the return so far",
 }
 
+MOST_LINES = 12
+"""The most decisions of a policy that a table lists."""
+
 
 def solve_all(mdp: FiniteMDP, risk: RiskMeasure) -> dict[str, Solution | RiskpathError]:
     """Solve for every class of policies; where a class does not apply, the answer is the reason."""
@@ -42,7 +45,7 @@ def solution_table(mdp: FiniteMDP, risk: RiskMeasure, answers: dict[str, Solutio
         if isinstance(answer, RiskpathError):
             table.add_row(policies, "–", str(answer), "")
         else:
-            words = "\n".join(describe_policy(mdp, answer.policy))
+            words = _shortened(describe_policy(mdp, answer.policy))
             table.add_row(policies, f"{answer.value:.6g}", words, answer.report, end_section=True)
     return table
 
@@ -100,7 +103,13 @@ def _in_words(run: Run, seed: int, setting: int, problem: Any) -> str:
     policy, environment = run.policy(seed, setting), run.environments[setting]
     if isinstance(problem, RiskyGrid):
         return problem.path(policy)
-    return "\n".join(describe_policy(environment.mdp(), policy)) if isinstance(environment, FiniteEnvironment) else ""
+    return _shortened(describe_policy(environment.mdp(), policy)) if isinstance(environment, FiniteEnvironment) else ""
+
+
+def _shortened(lines: list[str]) -> str:
+    """Return the first lines of the description of a policy, and how many there are more."""
+    more = [f"… ({len(lines) - MOST_LINES:,} more decisions)"] if len(lines) > MOST_LINES else []
+    return "\n".join([*lines[:MOST_LINES], *more])
 
 
 def lanes_table(title: str, risk: RiskMeasure, lanes: list[dict[str, Any]]) -> Table:

@@ -8,15 +8,32 @@ import dataclasses
 import importlib.util
 from typing import Any
 
+from riskpath.envs.betting_game import BettingGame
 from riskpath.envs.environment import Environment
 from riskpath.envs.gymnax_env import from_gymnax
+from riskpath.envs.inventory import Inventory
+from riskpath.envs.liquidation import Liquidation
 from riskpath.envs.mountain_car import RiskyMountainCar
+from riskpath.envs.random_mdp import RandomMDP
 from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.envs.three_state import ThreeState
+from riskpath.envs.windy_cliff import WindyCliff
 from riskpath.errors import RiskpathError, did_you_mean
 from riskpath.registry import concrete
 
-__all__ = ["Environment", "RiskyGrid", "RiskyMountainCar", "ThreeState", "from_gymnax", "make"]
+__all__ = [
+    "BettingGame",
+    "Environment",
+    "Inventory",
+    "Liquidation",
+    "RandomMDP",
+    "RiskyGrid",
+    "RiskyMountainCar",
+    "ThreeState",
+    "WindyCliff",
+    "from_gymnax",
+    "make",
+]
 
 
 def _has_defaults(cls: type[Any]) -> bool:

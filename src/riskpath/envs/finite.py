@@ -1,18 +1,20 @@
 """Finite problems as environments: a `FiniteMDP` becomes arrays that a compiled program can index.
 
-Observations are state numbers. `FiniteProblem` is the base of parametrised families such as `RiskyGrid`.
+Observations are state numbers, or the features of states if the problem has them. `FiniteProblem` is the base of
+parametrised families such as `RiskyGrid`.
 """
 
 import abc
 import functools
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from riskpath.envs.environment import Environment
 from riskpath.mdp.model import FiniteMDP
@@ -37,10 +39,18 @@ class Tables(eqx.Module):
     """The number of steps after which an episode is cut off; None if there is no limit."""
     deterministic: bool = eqx.field(static=True)
     """Whether there is one start state, and one next state for each state and action."""
+    features: Float[Array, "S F"] | None = None
+    """The vector that is observed in each state; None if the state number is observed."""
+    bounds: tuple[tuple[float, float], ...] | None = eqx.field(static=True, default=None)
+    """Lowest and highest value of each feature."""
+
+    def observation(self, state: Int[Array, ""]) -> Int[Array, ""] | Float[Array, " F"]:
+        """Return what is observed in a state, which is given by its number."""
+        return state if self.features is None else self.features[state]
 
 
 class FiniteEnvironment(Environment):
-    """A `FiniteMDP` as an environment; observations are state numbers, the state is (number, time)."""
+    """A `FiniteMDP` as an environment; observes state numbers or features, the state is (number, time)."""
 
     tables: Tables
     """The problem as arrays."""
@@ -49,20 +59,27 @@ class FiniteEnvironment(Environment):
 
     @property
     def spec(self) -> EnvSpec:
-        """Return the numbers of states and actions, and the length of episodes."""
-        states, actions = self.tables.available.shape[-2:]
+        """Return the numbers of states and actions or the number of features, and the length of episodes."""
         tables = self.tables
-        return EnvSpec(actions, (), states, tables.max_episode_steps, deterministic=tables.deterministic)
+        states, actions = tables.available.shape[-2:]
+        return EnvSpec(
+            actions,
+            () if tables.features is None else tables.features.shape[-1:],
+            states if tables.features is None else None,
+            tables.max_episode_steps,
+            observation_bounds=tables.bounds,
+            deterministic=tables.deterministic,
+        )
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """Return the problem with a discount, for the exact solvers."""
         assert self.problem is not None
         return self.problem.with_discount(discount)
 
-    def reset(self, key: Key) -> tuple[Int[Array, ""], tuple[Int[Array, ""], Int[Array, ""]]]:
+    def reset(self, key: Key) -> tuple[Shaped[Array, "*obs"], tuple[Int[Array, ""], Int[Array, ""]]]:
         """Draw a start state."""
         state = jnp.searchsorted(self.tables.start, jax.random.uniform(key), side="right").astype(jnp.int32)
-        return state, (state, jnp.zeros((), jnp.int32))
+        return self.tables.observation(state), (state, jnp.zeros((), jnp.int32))
 
     def step(self, key: Key, state: Any, action: Int[Array, ""]):
         """Draw an outcome of the action."""
@@ -73,7 +90,8 @@ class FiniteEnvironment(Environment):
         time = time + 1
         terminated = ~tables.available[next_state].any()
         truncated = ~terminated & (time >= tables.horizon) if tables.horizon else jnp.zeros((), bool)
-        return next_state, (next_state, time), tables.reward[number, action, outcome], terminated, truncated
+        reward = tables.reward[number, action, outcome]
+        return tables.observation(next_state), (next_state, time), reward, terminated, truncated
 
     def action_mask(self, state: Any) -> Bool[Array, " A"]:
         """Return which actions have outcomes; all of them in a terminal state."""
@@ -95,11 +113,11 @@ class FiniteProblem(Environment):
 
     @property
     def spec(self) -> EnvSpec:
-        """Return the numbers of states and actions, and the length of episodes."""
+        """Return the numbers of states and actions or the number of features, and the length of episodes."""
         return as_finite(self).spec
 
     def reset(self, key: Key) -> Any:
-        """Return the first observation (a state number) and state."""
+        """Return the first observation and state."""
         return as_finite(self).reset(key)
 
     def step(self, key: Key, state: Any, action: Int[Array, ""]) -> Any:
@@ -168,7 +186,23 @@ def tabulate(mdp: FiniteMDP) -> Tables:
         mdp.max_episode_steps,
         mdp.horizon,
         len(mdp.start) == 1 and bool((next_state == next_state[:, :, :1]).all()),
+        *_features(mdp, states),
     )
+
+
+def _features(mdp: FiniteMDP, states: Iterable[State]) -> tuple[Any, Any]:
+    """Return the features of states as an array, and the bounds of every feature; None if the problem has none."""
+    if mdp.features is None:
+        return None, None
+    features = np.array([mdp.features[state] for state in states], np.float32)
+    bounds = zip(features.min(axis=0).tolist(), features.max(axis=0).tolist(), strict=True)
+    # An encoder divides by the width of the bounds, which must not be 0.
+    return jnp.asarray(features), tuple((low, high) if low < high else (low - 1, low + 1) for low, high in bounds)
+
+
+def scaled(value: float, most: float) -> float:
+    """Return a number from 0 to `most` as a feature from −1 to 1."""
+    return 2 * value / most - 1 if most else 0.0
 
 
 def as_arrays(env: Environment) -> Environment:

@@ -12,7 +12,7 @@ import numpy as np
 
 from riskpath.envs import make
 from riskpath.envs.environment import Environment
-from riskpath.envs.finite import as_arrays
+from riskpath.envs.finite import FiniteEnvironment, FiniteProblem, as_arrays
 from riskpath.envs.rendering import Episode, has_picture, picture
 from riskpath.errors import RiskpathError
 from riskpath.extras import needs_extra
@@ -35,8 +35,8 @@ class GymnasiumEnv(gymnasium.Env):
     def __init__(self, env: Environment | str, render_mode: str | None = None, **fields: Any):
         self.env = _environment(env, fields)
         self.env_spec = self.env.spec
-        # Steps between state numbers are shown one by one, motion is shown at full speed.
-        fps = 30 if self.env_spec.num_states is None else 4
+        # Steps between states are shown one by one, motion is shown at full speed.
+        fps = 4 if isinstance(self.env, FiniteProblem | FiniteEnvironment) else 30
         self.metadata = {"render_modes": ["rgb_array"] if has_picture(self.env) else [], "render_fps": fps}
         if render_mode not in (None, *self.metadata["render_modes"]):
             accepted = " or ".join(map(repr, [*self.metadata["render_modes"], None]))
@@ -56,7 +56,7 @@ class GymnasiumEnv(gymnasium.Env):
         key = jax.device_put(jax.random.key(int(self.np_random.integers(2**31))), self._cpu)
         self._key, state, results = _reset(self._arrays, key)
         observation, self._mask = jax.device_get(results)
-        self._episode, self._over = Episode([self._observation(observation)], [], state), False
+        self._episode, self._over = Episode([self._observation(observation)], [], [state]), False
         return self._observation(observation), self._info()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -64,10 +64,13 @@ class GymnasiumEnv(gymnasium.Env):
         if self._episode is None or self._over:
             raise RiskpathError("the episode is over or has not begun: call reset")
         episode = self._episode
-        self._key, episode.state, results = _step(self._arrays, self._key, episode.state, self._action(action))
+        taken = self._action(action)
+        self._key, state, results = _step(self._arrays, self._key, episode.states[-1], taken)
         observation, self._mask, reward, terminated, truncated = jax.device_get(results)
         episode.observations.append(self._observation(observation))
         episode.rewards.append(float(reward))
+        episode.states.append(state)
+        episode.actions.append(taken)
         self._over = bool(terminated | truncated)
         return self._observation(observation), float(reward), bool(terminated), bool(truncated), self._info()
 

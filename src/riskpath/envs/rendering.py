@@ -1,67 +1,47 @@
-"""Pictures of environments: the episode so far as an image of bytes.
+"""Pictures of environments: the episode so far as an image of bytes. This module holds all of them.
 
-An environment gets a picture by a function `draw(env, episode)` decorated with `@picture.register(ItsClass)`.
+Those of the paper's problems are drawn here, the others in the modules `pictures_…`, whose import registers them.
 """
 
 import functools
 import itertools
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import UInt8
 
-from riskpath.envs.finite import FiniteProblem, state_numbers
+from riskpath.envs import pictures_of_places as pictures_of_places
+from riskpath.envs import pictures_over_time as pictures_over_time
+from riskpath.envs.drawing import (
+    COLOURS,
+    FOOTER,
+    INK,
+    MARGIN,
+    MUTED,
+    WHITE,
+    Episode,
+    canvas_of,
+    footer,
+    has_picture,
+    picture,
+    signed,
+    states_of,
+)
 from riskpath.envs.mountain_car import GOAL, MAX_POSITION, MIN_POSITION, RiskyMountainCar
 from riskpath.envs.risky_grid import Cell, RiskyGrid
 from riskpath.envs.three_state import ThreeState
-from riskpath.errors import RiskpathError
 
 if TYPE_CHECKING:
     from riskpath.envs.canvas import Canvas
 
-INK, MUTED, WHITE = "#1f2a36", "#55616e", "#ffffff"
-COLOURS = {
-    "start": "#dde4ec",
-    "free": "#edf0f4",
-    "goal": "#8ccb9b",
-    "blue": "#86b8ea",
-    "yellow": "#f7df72",
-    "orange": "#f2a566",
-}
-"""Colours of cells and states."""
-MARGIN, FOOTER = 16, 44
-"""Pixels around a picture, and below it for the text."""
-
-
-@dataclass
-class Episode:
-    """An episode so far."""
-
-    observations: list[Any]
-    """s_0, …, s_t."""
-    rewards: list[float]
-    """r_0, …, r_{t−1}."""
-    state: Any = None
-    """The environment's own state at time t."""
-
-
-@functools.singledispatch
-def picture(env: Any, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
-    """Draw an episode so far as an image [height, width, 3] of bytes."""
-    raise RiskpathError(f"{type(env).__name__} has no picture")
-
-
-def has_picture(env: Any) -> bool:
-    """Tell whether an environment has a picture."""
-    return picture.dispatch(type(env)) is not picture.dispatch(object)
+__all__ = ["COLOURS", "FOOTER", "MARGIN", "Episode", "has_picture", "picture"]
 
 
 @picture.register(RiskyGrid)
 def draw_grid(env: RiskyGrid, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
     """Draw the cells with their rewards, the path so far with the rewards received, and the agent."""
-    states = _states(env)
+    states = states_of(env)
     path = [states[number] for number in episode.observations]
     board = _Board(env, _empty_board(env))
     for cell in path:
@@ -70,8 +50,8 @@ def draw_grid(env: RiskyGrid, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
     board.canvas.disc(board.at(path[-1]), board.pitch / 5, INK)
     board.canvas.disc(board.at(path[-1]), board.pitch / 9, WHITE)
     for cell, reward in zip(path[1:], episode.rewards, strict=True):
-        board.text(cell, 0.9, 0.84, _signed(reward), INK, "right", "bold")  # beside the path
-    _footer(board.canvas, len(episode.rewards), 2 * env.forks, sum(episode.rewards))
+        board.text(cell, 0.9, 0.84, signed(reward), INK, "right", "bold")  # beside the path
+    footer(board.canvas, len(episode.rewards), 2 * env.forks, sum(episode.rewards))
     return board.canvas.image()
 
 
@@ -82,7 +62,7 @@ def _empty_board(env: RiskyGrid) -> UInt8[np.ndarray, "H W 3"]:
     for cell in (env.cell(row, col) for row in range(env.forks + 1) for col in range(env.forks + 1)):
         board.cell(cell)
         if cell.colour != "start":
-            rewards = [_signed(reward) for prob, reward in env.rewards(cell) if prob]
+            rewards = [signed(reward) for prob, reward in env.rewards(cell) if prob]
             lines = [" or ".join(rewards)] if board.pitch >= 96 else rewards
             for line, text in enumerate(lines):
                 down = 0.5 + (line - (len(lines) - 1) / 2) * 1.3 * board.letters / board.pitch
@@ -97,7 +77,7 @@ class _Board:
         size = env.forks + 1
         self.pitch = max(6, 480 // size // 2 * 2)  # even, because video encoders need an even size of the picture
         self.letters = min(16, self.pitch / 7)
-        self.canvas = _canvas(size * self.pitch + 2 * MARGIN, size * self.pitch + MARGIN + FOOTER, background)
+        self.canvas = canvas_of(size * self.pitch + 2 * MARGIN, size * self.pitch + MARGIN + FOOTER, background)
 
     def at(self, cell: Cell, right: float = 0.5, down: float = 0.5) -> tuple[float, float]:
         """Return the pixel at a fraction of a cell."""
@@ -120,21 +100,21 @@ class _Board:
 @picture.register(ThreeState)
 def draw_three_state(env: ThreeState, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
     """Draw the three states in a row; between them the possible rewards, or the one received."""
-    canvas = _canvas(512, 156 + FOOTER)
+    canvas = canvas_of(512, 156 + FOOTER)
     places = [(76.0, 84.0), (256.0, 84.0), (436.0, 84.0)]
     here = len(episode.rewards)
     for step, (left, right) in enumerate(itertools.pairwise(places)):
         middle, height = (left[0] + right[0]) / 2, left[1]
         canvas.line([left, right], 6, INK if step < here else COLOURS["start"])
         if step < here:
-            canvas.text((middle, height - 20), _signed(episode.rewards[step]), 16, INK, weight="bold")
+            canvas.text((middle, height - 20), signed(episode.rewards[step]), 16, INK, weight="bold")
         else:
-            canvas.text((middle, height - 20), f"{_signed(env.win)} or {_signed(env.lose)}", 13, MUTED)
-            canvas.text((middle, height + 20), _signed(env.safe), 13, MUTED)
+            canvas.text((middle, height - 20), f"{signed(env.win)} or {signed(env.lose)}", 13, MUTED)
+            canvas.text((middle, height + 20), signed(env.safe), 13, MUTED)
     for number, (place, name) in enumerate(zip(places, ("s0", "s1", "end"), strict=True)):
         canvas.disc(place, 36, INK if number == here else COLOURS["goal" if name == "end" else "blue"])
         canvas.text(place, name, 17, WHITE if number == here else INK)
-    _footer(canvas, here, 2, sum(episode.rewards))
+    footer(canvas, here, 2, sum(episode.rewards))
     return canvas.image()
 
 
@@ -143,7 +123,7 @@ def draw_mountain_car(env: RiskyMountainCar, episode: Episode) -> UInt8[np.ndarr
     """Draw the car on its hill."""
     background = _landscape()
     height, width, _ = background.shape
-    canvas = _canvas(width, height, background)
+    canvas = canvas_of(width, height, background)
     position = float(episode.observations[-1][0])
     angle = math.atan(_slope(position))
     car = canvas.affine().rotate(angle).translate(position, _height(position)) + _world(canvas)
@@ -154,14 +134,14 @@ def draw_mountain_car(env: RiskyMountainCar, episode: Episode) -> UInt8[np.ndarr
         canvas.disc((wheel, 0.02), 0.02, "#2b3036", car)
         canvas.disc((wheel, 0.02), 0.009, "#c9d1d8", car)
     canvas.text((24, 30), f"step {len(episode.rewards)} of {env.max_episode_steps}", 15, MUTED, "left")
-    canvas.text((24, 54), f"total {_signed(sum(episode.rewards), 1)}", 17, INK, "left", weight="bold")
+    canvas.text((24, 54), f"total {signed(sum(episode.rewards), 1)}", 17, INK, "left", weight="bold")
     return canvas.image()
 
 
 @functools.cache
 def _landscape() -> UInt8[np.ndarray, "H W 3"]:
     """Draw the sky, the hill and the flag."""
-    canvas = _canvas(600, 400)
+    canvas = canvas_of(600, 400)
     canvas.gradient("#b3d6ec", "#f1f7fb")
     world, top = _world(canvas), _height(GOAL)
     canvas.line([(GOAL, top), (GOAL, top + 0.15)], 3, "#5b6770", world)
@@ -192,29 +172,3 @@ def _height(x: Any) -> Any:
 
 def _slope(x: Any) -> Any:
     return np.cos(3 * x) * 1.35
-
-
-def _canvas(width: int, height: int, background: UInt8[np.ndarray, "H W 3"] | None = None) -> "Canvas":
-    """Return a canvas; matplotlib is imported here, for the first picture."""
-    from riskpath.envs.canvas import Canvas
-
-    return Canvas(width, height, background)
-
-
-def _footer(canvas: "Canvas", step: int, steps: int, total: float) -> None:
-    """Write how far the episode is, and its return so far."""
-    height = canvas.height - FOOTER / 2
-    canvas.text((MARGIN + 6, height), f"step {step} of {steps}", 15, MUTED, "left")
-    canvas.text((canvas.width - MARGIN - 6, height), f"total {_signed(total)}", 17, INK, "right", weight="bold")
-
-
-@functools.lru_cache(maxsize=64)
-def _states(env: FiniteProblem) -> list[Any]:
-    """Return the states of a problem by number."""
-    return list(state_numbers(env.mdp()))
-
-
-def _signed(number: float, decimals: int | None = None) -> str:
-    """Return a number with its sign, with a true minus."""
-    text = f"{number:+.6g}" if decimals is None else f"{number:+.{decimals}f}"
-    return text.replace("-", "−") if number else "0"

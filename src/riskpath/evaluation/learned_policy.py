@@ -151,8 +151,9 @@ class LearnedPolicy:
             number, names = _names(self.environment.problem)
             if not _is_known(state, number):
                 raise RiskpathError(f"the problem has no state {short(state)}; it has {_few(number)}")
-            available = np.asarray(self.environment.tables.available[number[state]])
-            return np.int32(number[state]), available | ~available.any(), names
+            tables, row = self.environment.tables, jnp.int32(number[state])
+            available = np.asarray(tables.available[row])
+            return tables.observation(row), available | ~available.any(), names
         if translation := getattr(self.environment, "translation", None):
             space = translation.observation_space
             if space.shape is not None:  # not a dictionary or a tuple

@@ -7,6 +7,7 @@ Observations and actions are those of the Gymnasium environment that was trained
 they are those of `riskpath.envs.gymnasium_env`: numbers or arrays, not the names of a finite problem.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from riskpath.agents.agent import Agent, AgentState
 from riskpath.envs.finite import FiniteEnvironment
 from riskpath.errors import RiskpathError, in_one_line
 from riskpath.evaluation.learned_policy import LearnedPolicy, act_with_memory, first_memory
-from riskpath.evaluation.policy_inputs import as_mask, as_numbers, require_states
+from riskpath.evaluation.policy_inputs import as_mask, as_numbers, require_states, short
 from riskpath.types import EnvSpec, tree_where
 
 
@@ -116,8 +117,42 @@ class Predictor:
             return as_mask(given, shape)
         if not isinstance(env, FiniteEnvironment):
             return np.ones(shape, bool)
-        masks = np.asarray(env.tables.available)[obs]
-        return masks | ~masks.any(axis=1, keepdims=True)  # a terminal state has none
+        rows = obs if self._rows is None else [self._row(one) for one in obs]
+        return _masks(env)[rows]
+
+    @functools.cached_property
+    def _rows(self) -> dict[bytes, list[int]] | None:
+        """Return the states that have the same features, by these features; None if observations are state numbers."""
+        features = getattr(getattr(self.policy.environment, "tables", None), "features", None)
+        if features is None:
+            return None
+        rows: dict[bytes, list[int]] = {}
+        for row, vector in enumerate(np.asarray(features)):
+            rows.setdefault(_bytes(vector), []).append(row)
+        return rows
+
+    def _row(self, observation: np.ndarray) -> int:
+        """Return the number of a state with these features."""
+        assert self._rows is not None
+        rows, masks = self._rows.get(_bytes(observation), []), _masks(self.policy.environment)
+        if not rows:
+            raise RiskpathError(f"no state has the features {short(observation.tolist())}: give action_masks")
+        if (masks[rows] != masks[rows[0]]).any():
+            raise RiskpathError(
+                f"states with the features {short(observation.tolist())} have different actions: give action_masks"
+            )
+        return rows[0]
+
+
+def _masks(env: Any) -> np.ndarray:
+    """Return which actions every state of a finite problem has; all of them in a terminal state."""
+    available = np.asarray(env.tables.available)
+    return available | ~available.any(axis=1, keepdims=True)
+
+
+def _bytes(vector: np.ndarray) -> bytes:
+    """Return a vector of float32 as a key; −0 equals 0."""
+    return (vector + np.float32(0)).tobytes()
 
 
 @eqx.filter_jit

@@ -15,7 +15,14 @@ import numpy as np
 
 from riskpath.errors import RiskpathError, did_you_mean, short_repr
 from riskpath.mdp.layers import Layers, successors
-from riskpath.mdp.model_input import check_discount, check_outcomes, check_start, check_terminal, find_loop
+from riskpath.mdp.model_input import (
+    check_discount,
+    check_features,
+    check_outcomes,
+    check_start,
+    check_terminal,
+    find_loop,
+)
 from riskpath.mdp.policies import PolicyLike, as_policy
 from riskpath.mdp.policy_evaluation import evaluate, simulate
 from riskpath.mdp.problem import Action, Outcome, Outcomes, State, require_exact_steps
@@ -39,6 +46,8 @@ class FiniteMDP:
     """The number of steps after which an episode is cut off; None if every episode ends by itself."""
     name: str = "FiniteMDP"
     """The name in messages."""
+    features: Mapping[State, tuple[float, ...]] | None = None
+    """The vector that a learning agent observes in every state; None if it observes the number of the state."""
 
     @staticmethod
     def from_outcomes(
@@ -48,18 +57,23 @@ class FiniteMDP:
         horizon: Integral | int | None = None,
         terminal: Iterable[State] | None = None,
         name: str = "FiniteMDP",
+        features: Mapping[Any, Any] | None = None,
     ) -> "FiniteMDP":
         """Make a problem from {(state, action): [(probability, reward, next state), …]}.
 
         A state without actions is terminal. If `terminal` lists the terminal states, spelling mistakes are
         refused: every next state must have an action or be in that list.
+
+        `features` gives every state a vector of numbers, {state: vector}. Agents that learn then observe this vector
+        instead of a state number, so that networks generalise over states. Exact solvers do not use it.
         """
         require_counts(**given(horizon=horizon))
         table = check_outcomes(outcomes)
         if terminal is not None:
             check_terminal(table, terminal)
         steps = None if horizon is None else int(horizon)
-        mdp = FiniteMDP(table, check_start(table, start), check_discount(discount), steps, name)
+        vectors = None if features is None else check_features(table, features)
+        mdp = FiniteMDP(table, check_start(table, start), check_discount(discount), steps, name, vectors)
         if horizon is None and (loop := find_loop(table, mdp.start)):
             raise RiskpathError(f"episodes of this problem need not end ({' → '.join(map(str, loop))}): give horizon=…")
         return mdp

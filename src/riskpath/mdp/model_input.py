@@ -87,6 +87,36 @@ def check_start(table: Outcomes, start: Any) -> dict[State, float]:
     return {state: prob / total for state, prob in probs.items()}
 
 
+def check_features(table: Outcomes, features: Any) -> dict[State, tuple[float, ...]]:
+    """Return {state: vector} for every state, with vectors of equal lengths."""
+    if not isinstance(features, Mapping):
+        raise RiskpathError(f"features must be a dict {{state: vector}}, got {short_repr(features)}")
+    vectors: dict[State, tuple[float, ...]] = {}
+    length = None
+    for state in dict.fromkeys([*table, *successors(table, list(table))]):
+        if state not in features:
+            raise RiskpathError(f"features must have a vector for every state; state {short_repr(state)} has none")
+        where = f"features of state {short_repr(state)}"
+        vectors[state] = _check_vector(where, features[state])
+        length = length or len(vectors[state])
+        if len(vectors[state]) != length:
+            raise RiskpathError(
+                f"{where}: all vectors must have the same length, got {len(vectors[state])} instead of {length} numbers"
+            )
+    return vectors
+
+
+def _check_vector(where: str, vector: Any) -> tuple[float, ...]:
+    """Return a vector of finite numbers as a tuple."""
+    try:
+        numbers = tuple(float(number) for number in vector) if not isinstance(vector, str) else ()
+    except (TypeError, ValueError):
+        numbers = ()
+    if not numbers or not all(map(math.isfinite, numbers)):
+        raise RiskpathError(f"{where} must be a vector of finite numbers, got {short_repr(vector)}")
+    return numbers
+
+
 def check_discount(discount: Any) -> float:
     """Return the discount as a float in (0, 1]."""
     try:

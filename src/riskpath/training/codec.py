@@ -108,14 +108,17 @@ def _encode_problem(problem: FiniteMDP) -> dict[str, Any]:
         for action, listed in actions.items()
     ]
     start = [[number(state), prob] for state, prob in problem.start.items()]
-    rest = {"discount": problem.discount, "horizon": problem.horizon}
+    features = None if problem.features is None else [list(problem.features[state]) for state in states]
+    rest = {"discount": problem.discount, "horizon": problem.horizon, "features": features}
     return {**rest, "start": start, "outcomes": outcomes, "states": [encode(state) for state in states]}
 
 
 def _decode_problem(name: str, table: dict[str, Any]) -> FiniteMDP:
     states: list[Any] = [decode(state) for state in table["states"]]
     start = {states[number]: prob for number, prob in table["start"]}
-    rest = {"discount": table["discount"], "horizon": table["horizon"], "name": name}
+    rest: dict[str, Any] = {"discount": table["discount"], "horizon": table["horizon"], "name": name}
+    if table.get("features") is not None:  # files of earlier versions have none
+        rest["features"] = {state: tuple(row) for state, row in zip(states, table["features"], strict=True)}
     outcomes: dict[Any, dict[Any, tuple[Outcome, ...]]] = {}
     for number, action, listed in table["outcomes"]:
         made = tuple(Outcome(prob, reward, states[following]) for prob, reward, following in listed)

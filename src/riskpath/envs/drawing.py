@@ -1,0 +1,87 @@
+"""The parts that all pictures of environments share: the episode to draw, the dispatch by environment, and helpers.
+
+An environment gets a picture by a function `draw(env, episode)` decorated with `@picture.register(ItsClass)`.
+"""
+
+import functools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import UInt8
+
+from riskpath.envs.finite import FiniteProblem, as_finite, state_numbers
+from riskpath.errors import RiskpathError
+
+if TYPE_CHECKING:
+    from riskpath.envs.canvas import Canvas
+
+INK, MUTED, WHITE = "#1f2a36", "#55616e", "#ffffff"
+COLOURS = {
+    "start": "#dde4ec",
+    "free": "#edf0f4",
+    "goal": "#8ccb9b",
+    "blue": "#86b8ea",
+    "yellow": "#f7df72",
+    "orange": "#f2a566",
+}
+"""Colours of cells and states."""
+MARGIN, FOOTER = 16, 44
+"""Pixels around a picture, and below it for the text."""
+
+
+@dataclass
+class Episode:
+    """An episode so far."""
+
+    observations: list[Any]
+    """s_0, …, s_t."""
+    rewards: list[float]
+    """r_0, …, r_{t−1}."""
+    states: list[Any] = field(default_factory=list)
+    """The environment's own states at times 0, …, t."""
+    actions: list[Any] = field(default_factory=list)
+    """a_0, …, a_{t−1}."""
+
+
+@functools.singledispatch
+def picture(env: Any, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+    """Draw an episode so far as an image [height, width, 3] of bytes."""
+    raise RiskpathError(f"{type(env).__name__} has no picture")
+
+
+def has_picture(env: Any) -> bool:
+    """Tell whether an environment has a picture."""
+    return picture.dispatch(type(env)) is not picture.dispatch(object)
+
+
+def canvas_of(width: int, height: int, background: UInt8[np.ndarray, "H W 3"] | None = None) -> "Canvas":
+    """Return a canvas; matplotlib is imported here, for the first picture."""
+    from riskpath.envs.canvas import Canvas
+
+    return Canvas(width, height, background)
+
+
+def footer(canvas: "Canvas", step: int, steps: int, total: float) -> None:
+    """Write how far the episode is, and its return so far."""
+    height = canvas.height - FOOTER / 2
+    canvas.text((MARGIN + 6, height), f"step {step} of {steps}", 15, MUTED, "left")
+    canvas.text((canvas.width - MARGIN - 6, height), f"total {signed(total)}", 17, INK, "right", weight="bold")
+
+
+@functools.lru_cache(maxsize=64)
+def states_of(env: FiniteProblem) -> list[Any]:
+    """Return the states of a problem by number."""
+    return list(state_numbers(as_finite(env).mdp()))
+
+
+def visited(env: FiniteProblem, episode: Episode) -> list[Any]:
+    """Return the states of an episode of a problem whose observations are features."""
+    names = states_of(env)
+    return [names[int(number)] for number, _ in episode.states]
+
+
+def signed(number: float, decimals: int | None = None) -> str:
+    """Return a number with its sign, with a true minus."""
+    text = f"{number:+.6g}" if decimals is None else f"{number:+.{decimals}f}"
+    return text.replace("-", "−") if number else "0"

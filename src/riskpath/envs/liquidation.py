@@ -1,0 +1,89 @@
+"""Sell a large position in a few steps: fast sales depress the price, slow sales carry the risk of its moves.
+
+The price relative to the first one is S = tick · k − permanent impact · (lots sold before), where k counts the up-moves
+minus the down-moves; one move follows every step. A sale of n lots earns n · (S − temporary impact · n). The lots
+left after the last step are sold at once after its move, for left · (S − final impact · left). This is the model of
+Almgren and Chriss on a tree of prices.
+"""
+
+from typing import NamedTuple
+
+from riskpath.envs.finite import FiniteProblem, scaled
+from riskpath.mdp.model import FiniteMDP
+from riskpath.registry import register
+from riskpath.validation import fields, require_counts, require_finite, require_share
+
+
+@register
+class Position(NamedTuple):
+    """A state of the sale."""
+
+    left: int
+    """The lots that are not sold yet."""
+    level: int
+    """k, the up-moves minus the down-moves of the price."""
+    step: int
+
+    def __str__(self) -> str:
+        return f"{self.left} left at level {self.level:+d} after {self.step} steps"
+
+
+class Liquidation(FiniteProblem):
+    """Sell ten lots in five steps while the price moves at random."""
+
+    lots: int = 10
+    """The lots to sell."""
+    steps: int = 5
+    """The number of steps."""
+    max_sale: int = 4
+    """The most lots sold in one step."""
+    tick: float = 1.0
+    """The size of a move of the price."""
+    p_up: float = 0.5
+    """The probability of an up-move."""
+    permanent_impact: float = 0.1
+    """How much every lot sold lowers the price of all later ones."""
+    temporary_impact: float = 0.25
+    """How much every lot sold in a step lowers the price of that step."""
+    final_impact: float = 0.75
+    """The temporary impact of the sale of what is left at the end."""
+
+    def __check_init__(self):
+        require_counts(**fields(self, "lots", "steps", "max_sale"))
+        require_share(p_up=self.p_up)
+        require_finite(**fields(self, "tick", "permanent_impact", "temporary_impact", "final_impact"))
+
+    def proceeds(self, position: Position, sale: int, level: int) -> float:
+        """Return the reward of a sale after which the price moves to a level."""
+        left, impact = position.left - sale, self.permanent_impact
+        price = self.tick * position.level - impact * (self.lots - position.left)
+        earned = sale * (price - self.temporary_impact * sale)
+        if position.step + 1 < self.steps:
+            return earned
+        return earned + left * (self.tick * level - impact * (self.lots - left) - self.final_impact * left)
+
+    def features(self, position: Position) -> tuple[float, ...]:
+        """Return the lots left, the level of the price and the step, each from −1 to 1."""
+        step = scaled(position.step, self.steps)
+        return scaled(position.left, self.lots), position.level / self.steps, step
+
+    def mdp(self, discount: float = 1.0) -> FiniteMDP:
+        """Return the problem for the exact solvers."""
+        start, proceeds, features = Position(self.lots, 0, 0), self.proceeds, self.features  # Equinox binds slowly
+        outcomes = {}
+        layer = {start: None}
+        found = dict(layer)
+        for _ in range(self.steps):
+            following: dict[Position, None] = {}
+            for position in layer:
+                for sale in range(min(self.max_sale, position.left) + 1):
+                    listed = outcomes[position, sale] = []
+                    for prob, move in ((self.p_up, 1), (1 - self.p_up, -1)):
+                        level = position.level + move
+                        reached = Position(position.left - sale, level, position.step + 1)
+                        listed.append((prob, proceeds(position, sale, level), reached))
+                        following[reached] = None
+            layer = following
+            found |= layer
+        vectors = {position: features(position) for position in found}
+        return FiniteMDP.from_outcomes(outcomes, start, discount, name="Liquidation", features=vectors)

@@ -1,0 +1,154 @@
+"""Pictures of problems whose episode is a chart: time runs from left to right, one column for each step."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from jaxtyping import UInt8
+
+from riskpath.envs.betting_game import BettingGame
+from riskpath.envs.drawing import (
+    COLOURS,
+    FOOTER,
+    INK,
+    MARGIN,
+    MUTED,
+    WHITE,
+    Episode,
+    canvas_of,
+    footer,
+    picture,
+    signed,
+    visited,
+)
+from riskpath.envs.inventory import Inventory
+from riskpath.envs.liquidation import Liquidation
+
+WIDTH, LEFT = 600, 64
+"""Pixels of a chart, and left of its columns for the scale."""
+
+
+class _Chart:
+    """A canvas with columns for the times 0, …, `steps`, numbered below."""
+
+    def __init__(self, steps: int, height: int):
+        self.canvas = canvas_of(WIDTH, height + FOOTER)
+        self.pitch = (WIDTH - LEFT - MARGIN) / (steps + 1)
+        self.letters = min(14.0, self.pitch / 3.4)
+        self.base = height - 26
+        every = -(-22 // max(1, int(self.pitch)))
+        for time in range(0, steps + 1, every):
+            self.canvas.text((self.x(time), height - 12), str(time), 12, MUTED)
+
+    def x(self, time: float) -> float:
+        """Return the middle of a column."""
+        return LEFT + (time + 0.5) * self.pitch
+
+    def level(self, y: float, name: str, colour: str = "#dde4ec") -> None:
+        """Draw a horizontal line with its name at the left."""
+        self.canvas.line([(LEFT, y), (WIDTH - MARGIN, y)], 1.5, colour)
+        self.canvas.text((LEFT - 8, y), name, 12, MUTED, "right")
+
+    def bar(self, time: float, top: float, bottom: float, colour: str) -> None:
+        """Fill a bar in a column."""
+        side = self.pitch * 0.32
+        if bottom - top >= 1:
+            radius = min(5.0, (bottom - top) / 2, side)
+            self.canvas.box((self.x(time) - side, top), (2 * side, bottom - top), radius, colour)
+
+    def text(self, time: float, y: float, text: str, colour: str = INK, weight: str = "normal") -> None:
+        """Write into a column, if text fits."""
+        if self.letters >= 8:
+            self.canvas.text((self.x(time), y), text, self.letters, colour, weight=weight)
+
+    def rewards(self, y: float, rewards: Iterable[float]) -> None:
+        """Write every reward between the columns before and after it, if text fits."""
+        if self.letters >= 8:
+            self.canvas.text((LEFT - 8, y), "reward", 12, MUTED, "right")
+        for time, reward in enumerate(rewards):
+            self.text(time + 0.5, y, signed(round(reward, 2)), INK, "bold")
+
+
+@picture.register(BettingGame)
+def draw_betting_game(env: BettingGame, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+    """Draw the money after every round as a bar, on the scale of its square root, and the gains between the bars."""
+    purses = visited(env, episode)
+    chart = _Chart(env.rounds, 320)
+    top = 44.0
+
+    def height(money: float) -> float:
+        return chart.base - (chart.base - top) * (money / env.max_money) ** 0.5
+
+    for money in (0.0, env.start_money, env.max_money / 4, env.max_money):
+        chart.level(height(money), f"{money:g}")
+    for time, purse in enumerate(purses):
+        colour = COLOURS["goal"] if purse.money >= env.max_money else COLOURS["blue"]
+        chart.bar(time, height(purse.money), chart.base, INK if time == len(purses) - 1 else colour)
+        chart.text(time, height(purse.money) - 12, f"{purse.money:.4g}")
+    chart.rewards(16, episode.rewards)
+    footer(chart.canvas, len(episode.rewards), env.rounds, sum(episode.rewards))
+    return chart.canvas.image()
+
+
+@picture.register(Inventory)
+def draw_inventory(env: Inventory, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+    """Draw the stock before every order as a bar with the order on top of it, and the rewards between the bars."""
+    stocks = visited(env, episode)
+    chart = _Chart(env.steps, 320)
+    top = 44.0
+
+    def height(units: float) -> float:
+        return chart.base - (chart.base - top) * units / env.capacity
+
+    for units in dict.fromkeys((0, env.capacity // 2, env.capacity)):
+        chart.level(height(units), f"{units}")
+    for time, stock in enumerate(stocks):
+        order = int(episode.actions[time]) if time < len(episode.actions) else 0
+        chart.bar(time, height(stock.units + order), height(stock.units), COLOURS["yellow"])
+        chart.bar(time, height(stock.units), chart.base, INK if time == len(stocks) - 1 else COLOURS["blue"])
+        if order:
+            chart.text(time, height(stock.units + order / 2), f"+{order}")
+        if stock.units:
+            chart.text(time, height(stock.units / 2), f"{stock.units}", WHITE if time == len(stocks) - 1 else INK)
+    chart.rewards(16, episode.rewards)
+    footer(chart.canvas, len(episode.rewards), env.steps, sum(episode.rewards))
+    return chart.canvas.image()
+
+
+@picture.register(Liquidation)
+def draw_liquidation(env: Liquidation, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+    """Draw the moves of the price in the tree of possible ones, the lots left below them, and what each sale earned."""
+    positions = visited(env, episode)
+    chart = _Chart(env.steps, 400)
+    middle, upper = 142.0, 96.0
+    floor, room = chart.base, 116.0
+
+    def at(time: int, level: int) -> tuple[float, float]:
+        return chart.x(time), middle - upper * level / env.steps
+
+    dot = min(4.0, chart.pitch / 8)
+    for time in range(env.steps + 1):
+        for level in range(-time, time + 1, 2):
+            for move in (-1, 1) if time < env.steps else ():
+                chart.canvas.line([at(time, level), at(time + 1, level + move)], 1.5, "#dde4ec")
+    for time in range(env.steps + 1):
+        for level in range(-time, time + 1, 2):
+            chart.canvas.disc(at(time, level), dot, "#b9c4d0")
+    path = [at(position.step, position.level) for position in positions]
+    chart.canvas.text((LEFT - 8, middle), "price", 12, MUTED, "right")
+    chart.canvas.text((LEFT - 8, floor - room / 2), "lots left", 12, MUTED, "right")
+    chart.canvas.line(path, min(4.0, 1 + dot), INK)
+    chart.canvas.disc(path[-1], dot + 4, INK)
+    chart.canvas.disc(path[-1], dot + 0.5, WHITE)
+    chart.level(floor, "")
+    for time, position in enumerate(positions):
+        now = time == len(positions) - 1
+        top = floor - room * position.left / env.lots
+        sold = int(episode.actions[time]) if not now else 0
+        chart.bar(time, top, floor, INK if now else COLOURS["blue"])
+        chart.bar(time, top, top + room * sold / env.lots, COLOURS["yellow"])
+        if sold:
+            chart.text(time, top + room * sold / env.lots / 2, f"−{sold}")
+        chart.text(time, top - 11, f"{position.left}", INK if now else MUTED)
+    chart.rewards(16, episode.rewards)
+    footer(chart.canvas, len(episode.rewards), env.steps, sum(episode.rewards))
+    return chart.canvas.image()
