@@ -39,6 +39,7 @@ def test_the_actors_gradient_flows_through_the_distortion(critic, risk):
     x = jax.random.normal(jax.random.key(2), (2 + 8 + 2,))
     time = jnp.int32(3)
 
+    @jax.jit
     def worth(action):
         return agent.risk.value(agent._atoms(critics, x, x[:2], action, time))
 
@@ -60,10 +61,11 @@ def test_the_convolved_measure_is_that_of_the_exact_convolution(risk):
     first, second = (np.asarray(z.quantiles(x[:2], action, levels), float) for z in critics.markov)
     even = np.full(16, 1 / 16)
     exact = Law((past - past.mean()) / 0.9**3, even).convolve(Law((first + second) / 2, even))
-    value = agent.risk.value(agent._atoms(critics, x, x[:2], action, jnp.int32(3)))
+    believed = eqx.filter_jit(lambda time: agent.risk.value(agent._atoms(critics, x, x[:2], action, time)))
+    value = believed(jnp.int32(3))
     assert float(value) == pytest.approx(float(risk.value(exact)), abs=1e-4)
     # At the start nothing is past.
-    alone = agent.risk.value(agent._atoms(critics, x, x[:2], action, jnp.int32(0)))
+    alone = believed(jnp.int32(0))
     assert float(alone) == pytest.approx(float(risk.value(Law((first + second) / 2, even))), abs=1e-4)
 
 

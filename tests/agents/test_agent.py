@@ -71,11 +71,12 @@ def test_the_estimate_is_the_measure_of_the_quantiles(name):
     spec = spec_of(agent)
     state = agent.init(spec, key=jax.random.key(0))
     levels = jnp.asarray([0.0375, 0.1125, 0.1875, 0.2625])  # 0.3 times the midpoints of four levels
-    quantiles = agent.quantiles(state, state.initial_memory, first_step(spec), levels)
-    estimate = agent.estimate(state, state.initial_memory, first_step(spec))
+    shown = (state, state.initial_memory, first_step(spec))
+    quantiles = eqx.filter_jit(agent.quantiles)(*shown, levels)
+    estimate = eqx.filter_jit(agent.estimate)(*shown)
     assert quantiles.shape == (4, spec.num_actions or 1)
     np.testing.assert_allclose(estimate, quantiles.mean(axis=0), rtol=1e-5)
-    output = act_greedily(agent, state, state.initial_memory, first_step(spec), key=jax.random.key(1))
+    output = eqx.filter_jit(act_greedily)(agent, *shown, key=jax.random.key(1))
     if spec.num_actions and name in ("IQN", "TQL joint", "TQL trajectory"):
         assert int(output.action) == int(np.argmax(estimate))
 
