@@ -48,8 +48,9 @@ def test_random_keys_are_used_once(name):
     with jax.debug_key_reuse(True):
         init_key, act_key, explore_key = jax.random.split(jax.random.key(0), 3)
         state = agent.init(spec, key=init_key)
-        agent.act(state, state.initial_memory, first_step(spec), key=act_key, epsilon=jnp.float32(0.5))
-        agent.act(state, state.initial_memory, first_step(spec), key=explore_key, epsilon=jnp.float32(1.0))
+        act = eqx.filter_jit(agent.act)  # the keys inside are checked, too
+        act(state, state.initial_memory, first_step(spec), key=act_key, epsilon=jnp.float32(0.5))
+        act(state, state.initial_memory, first_step(spec), key=explore_key, epsilon=jnp.float32(1.0))
 
 
 @every_agent
