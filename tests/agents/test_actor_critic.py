@@ -152,10 +152,10 @@ def test_discrete_actions_are_refused(kind, unchecked):
 def test_a_short_run_improves(kind, unchecked):
     # A car whose engine is strong enough for the hill: all there is to learn is to drive on.
     training = rp.ActorCriticTraining(
-        batch_size=32,
+        batch_size=64,
         online_taus=8,
         target_taus=8,
-        act_taus=8,
+        act_taus=16,
         learning_starts=1_000,
         buffer_size=8_000,
         decay_starts=1_000.0,
@@ -171,7 +171,7 @@ def test_a_short_run_improves(kind, unchecked):
     easy = rp.RiskyMountainCar(0.1, 60, power=0.01)
     run = rp.train(agent, easy, steps=1_008, seeds=2, num_envs=4)
     before = run.evaluate(100).values(discounted=True)[0]
-    after = rp.train(run, steps=4_000).evaluate(100).values(discounted=True)[0]
+    after = rp.train(run, steps=6_000).evaluate(100).values(discounted=True)[0]
     assert (after > before + 20).all(), (before, after)
 
 
