@@ -1,5 +1,6 @@
 """Settings of every test, as strict as Equinox' own, and fixtures that change one of them."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 # Most programs here run only for a moment: they are compiled without optimisations (the fixture `optimised` switches
 # them on), and are shared between the processes of a test run and between test runs.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+# XLA's older way to compile fused loops for the CPU takes half the time. JAX reads this when it is first imported.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
@@ -17,6 +20,13 @@ import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over the modules and tests: tracing makes it run often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -46,12 +56,27 @@ def unchecked() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", before)
 
 
+unoptimised_programs = [True]
+"""Whether programs that were compiled without optimisations may be in memory."""
+
+
+@pytest.fixture(autouse=True)
+def note_unoptimised_programs(request: pytest.FixtureRequest) -> None:
+    """Remember that a test compiles without optimisations."""
+    if "optimised" not in request.fixturenames:
+        unoptimised_programs[0] = True
+
+
 @pytest.fixture
 def optimised() -> Iterator[None]:
-    """Compile programs as users do, for one test: long runs, and everything about bits and copies."""
+    """Compile programs with optimisations, for one test: long runs, and everything about bits.
+
+    Tests in a row share their programs. What they leave behind may serve other tests: it is only faster.
+    """
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()  # no program that was compiled without optimisations before may serve this test
+    if unoptimised_programs[0]:
+        jax.clear_caches()  # no program that was compiled without optimisations before may serve this test
+        unoptimised_programs[0] = False
     yield
     jax.config.update("jax_disable_most_optimizations", before)
-    jax.clear_caches()

@@ -48,8 +48,9 @@ def test_random_keys_are_used_once(name):
     with jax.debug_key_reuse(True):
         init_key, act_key, explore_key = jax.random.split(jax.random.key(0), 3)
         state = agent.init(spec, key=init_key)
-        agent.act(state, state.initial_memory, first_step(spec), key=act_key, epsilon=jnp.float32(0.5))
-        agent.act(state, state.initial_memory, first_step(spec), key=explore_key, epsilon=jnp.float32(1.0))
+        act = eqx.filter_jit(agent.act)  # the keys inside are checked, too
+        act(state, state.initial_memory, first_step(spec), key=act_key, epsilon=jnp.float32(0.5))
+        act(state, state.initial_memory, first_step(spec), key=explore_key, epsilon=jnp.float32(1.0))
 
 
 @every_agent
@@ -71,11 +72,12 @@ def test_the_estimate_is_the_measure_of_the_quantiles(name):
     spec = spec_of(agent)
     state = agent.init(spec, key=jax.random.key(0))
     levels = jnp.asarray([0.0375, 0.1125, 0.1875, 0.2625])  # 0.3 times the midpoints of four levels
-    quantiles = agent.quantiles(state, state.initial_memory, first_step(spec), levels)
-    estimate = agent.estimate(state, state.initial_memory, first_step(spec))
+    shown = (state, state.initial_memory, first_step(spec))
+    quantiles = eqx.filter_jit(agent.quantiles)(*shown, levels)
+    estimate = eqx.filter_jit(agent.estimate)(*shown)
     assert quantiles.shape == (4, spec.num_actions or 1)
     np.testing.assert_allclose(estimate, quantiles.mean(axis=0), rtol=1e-5)
-    output = act_greedily(agent, state, state.initial_memory, first_step(spec), key=jax.random.key(1))
+    output = eqx.filter_jit(act_greedily)(agent, *shown, key=jax.random.key(1))
     if spec.num_actions and name in ("IQN", "TQL joint", "TQL trajectory"):
         assert int(output.action) == int(np.argmax(estimate))
 

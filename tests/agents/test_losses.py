@@ -68,8 +68,9 @@ def test_minimising_it_finds_quantiles_if_kappa_is_small_beside_the_spread():
     target = jnp.asarray(np.random.default_rng(1).choice([0.0, 100.0], size=4000, p=[0.25, 0.75]), jnp.float32)
     taus = jnp.array([0.05, 0.15, 0.35, 0.9])
     theta = jnp.full(4, 50.0)
+    slope = jax.jit(jax.grad(quantile_huber))
     for _ in range(400):
-        theta = theta - 3.0 * jax.grad(quantile_huber)(theta, taus, target, 1.0)
+        theta = theta - 3.0 * slope(theta, taus, target, 1.0)
     np.testing.assert_allclose(theta, [0.0, 0.0, 100.0, 100.0], atol=2.0)
 
 
@@ -100,8 +101,13 @@ def batched(sample):
     return jax.tree.map(lambda x: x[None], sample)
 
 
+@eqx.filter_jit  # compiled as a whole, not operation by operation
+def learned_loss(agent: Agent, state, sample, key):
+    return agent.learn(state, batched(sample), key=key)[1]["loss"]
+
+
 def loss_of(agent: Agent, state, sample, key) -> float:
-    return float(agent.learn(state, batched(sample), key=key)[1]["loss"])
+    return float(learned_loss(agent, state, sample, key))
 
 
 def levels(key) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,7 @@
 """`Predictor.predict` for many environments, compared with the policy called for one environment at a time."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import gymnasium
@@ -177,18 +178,22 @@ class Earned(rp.IQN):
         return ActorOutput(output.action, memory + time_step.reward)
 
 
+@functools.cache
 def iqn() -> Predictor:
     return Predictor(untrained(rp.IQN(network=TINY), MAZE_ENV))
 
 
+@functools.cache
 def car() -> Predictor:
     return Predictor(untrained(rp.IQTD3(network=TINY), CAR))
 
 
+@functools.cache
 def pixels() -> Predictor:
     return Predictor(untrained(rp.IQN(network=TINY), PIXELS))
 
 
+@functools.cache
 def tql() -> Predictor:
     return Predictor(untrained(rp.TQL(network=TINY), MAZE_ENV))
 

@@ -54,7 +54,8 @@ def test_known_paths_on_the_grid(risk, policies, path):
 
 @pytest.mark.parametrize("risk", MEASURES)
 def test_a_larger_policy_class_is_never_worse(risk, unchecked):
-    for seed in range(40):
+    first = 10 * MEASURES.index(risk)  # other problems for every measure
+    for seed in range(first, first + 10):
         mdp = random_mdp(seed, depth=3, width=2, starts=1 + seed % 2)
         markov, history, adaptive = (rp.solve(mdp, risk, c).value for c in ("markov", "history", "adaptive"))
         assert adaptive >= history - 1e-8, seed
@@ -62,8 +63,8 @@ def test_a_larger_policy_class_is_never_worse(risk, unchecked):
 
 
 @pytest.mark.parametrize("policies", ["markov", "history", "adaptive", "nested"])
-def test_all_classes_agree_for_the_mean(policies):
-    for seed in range(20):
+def test_all_classes_agree_for_the_mean(policies, unchecked):
+    for seed in range(12):
         mdp = random_mdp(seed, depth=3, width=3, starts=2)
         expected = sum(prob * _mean_value(mdp, state, 0) for state, prob in mdp.start.items())
         assert rp.solve(mdp, "mean", policies).value == pytest.approx(expected, abs=1e-9)

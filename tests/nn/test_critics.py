@@ -94,6 +94,7 @@ def test_every_history_has_a_number_of_its_own(mdp, deterministic):
     assert spec.deterministic == deterministic
     assert spec.max_episode_steps is not None
     numbers, states, actions = HistoryIndex(spec, spec.max_episode_steps), state_numbers(mdp), action_numbers(mdp)
+    number = eqx.filter_jit(numbers)
     found: dict[int, tuple[Any, ...]] = {}
     for seen in histories(mdp):
         length = len(seen[::2])
@@ -103,7 +104,7 @@ def test_every_history_has_a_number_of_its_own(mdp, deterministic):
         for rubbish in (0, 1):  # before the episode, and before its first state
             obs = [rubbish] * pad + [states[state] for state in seen[::2]]
             before = [rubbish] * (pad + 1) + [actions[action] for action in seen[1::2]]
-            rows.add(int(numbers(jnp.array(obs, jnp.int32), jnp.array(before, jnp.int32), valid)[-1]))
+            rows.add(int(number(jnp.array(obs, jnp.int32), jnp.array(before, jnp.int32), valid)[-1]))
         (row,) = rows
         assert 0 < row < numbers.rows
         assert found.setdefault(row, seen) == seen

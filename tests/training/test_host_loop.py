@@ -118,7 +118,7 @@ def leaves(lanes: Lanes) -> list[np.ndarray]:
     ("agent", "env", "envs"),
     [
         (rp.IQN(rp.CVaR(0.5), **NUMBERED), "RiskyGrid", 1),
-        (rp.TQL(rp.CVaR(0.5), **NUMBERED), "RiskyGrid", 1),
+        (rp.TQL(rp.CVaR(0.5), critic="trajectory", **NUMBERED), "RiskyGrid", 1),
         (rp.IQTD3(rp.CVaR(0.5), **VECTORS), CAR, 4),
     ],
     ids=["IQN", "TQL", "IQTD3"],

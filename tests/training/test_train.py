@@ -223,16 +223,20 @@ LEARN = rp.Training(
     decay_steps=5_000.0,
     epsilon_end=0.3,
     buffer_size=8000,
+    batch_size=16,
+    online_taus=8,
+    target_taus=8,
+    act_taus=16,
 )
 
 
 def learned(name: str, problem: rp.ThreeState = BET) -> rp.Run:
-    agent = AGENTS[name](rp.CVaR(0.1), discount=1.0, network=rp.Network(hidden=(32,), history_size=32), training=LEARN)
+    agent = AGENTS[name](rp.CVaR(0.1), discount=1.0, network=rp.Network(hidden=(32,), history_size=8), training=LEARN)
     return rp.train(agent, problem, steps=6000, seeds=2)
 
 
 @pytest.mark.parametrize("name", ["TQL joint", "TQL trajectory", "TQL convolved"])
-def test_tql_learns_to_bet_twice(name, unchecked, optimised):
+def test_tql_learns_to_bet_twice(name, unchecked):
     run = learned(name)
     exact = BET.mdp().evaluate(["risky", "risky"]).quantile((np.arange(50) + 0.5) / 50)  # from −20 to 200
     for seed in range(2):
@@ -243,14 +247,14 @@ def test_tql_learns_to_bet_twice(name, unchecked, optimised):
         assert estimate["risky"] > 20.0 > 10.0 > estimate["safe"]
 
 
-def test_iqn_learns_never_to_bet(unchecked, optimised):
+def test_iqn_learns_never_to_bet(unchecked):
     run = learned("IQN", rp.ThreeState(p_win=0.6))
     for seed in range(2):
         assert run.values()[0, seed] == pytest.approx(-10.0)
         assert run.policy(seed).estimate("s0")["safe"] == pytest.approx(-10.0, abs=3)
 
 
-def test_cvar_drl_reacts_to_its_rewards(unchecked, optimised):
+def test_cvar_drl_reacts_to_its_rewards(unchecked):
     # Shares (+40 or −10) or bonds (+5) for two years: the best policy buys shares until one year was good. It is worth
     # 25; the best policy that does not see its rewards is worth 22, the per-step greedy one 10.
     shares, bonds = [(0.8, 40.0), (0.2, -10.0)], [(1.0, 5.0)]

@@ -101,7 +101,8 @@ def _piece(agent: Agent, state: AgentState, spec: EnvSpec, lanes: int) -> int:
     One step of one episode needs at most the sum of all intermediate arrays of `act`.
     """
     one = lambda tree: jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, tree)  # noqa: E731
-    closed = eqx.filter_make_jaxpr(lambda a, s: _first_action(a, s, spec))(one(agent), one(state))[0]
+    shapes = eqx.filter_eval_shape(one, (agent, state))
+    closed = eqx.filter_make_jaxpr(lambda a, s: _first_action(a, s, spec))(*shapes)[0]
     needed = _intermediate_bytes(closed.jaxpr)
     stats = jax.devices()[0].memory_stats() or {}
     room = MEMORY_SHARE * stats.get("bytes_limit", DEFAULT_MEMORY)

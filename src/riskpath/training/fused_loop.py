@@ -5,6 +5,7 @@ target update ⊃ learn ⊃ step. The host sees the state between chunks: there 
 numbers, evaluates, and can be interrupted.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -206,6 +207,7 @@ def _repeat(function: Callable[[Any], Any], carry: Any, times: Any) -> tuple[Any
     """Apply `function` a number of times that the compiler does not know, and return the mean of what it returns."""
     arrays, fixed = eqx.partition(carry, eqx.is_array)
 
+    @functools.partial(jax.jit, inline=True)  # so that it is traced once, for its shapes and for the loop
     def step(arrays: Any) -> tuple[Any, Any]:
         carry, out = function(eqx.combine(arrays, fixed))
         return eqx.filter(carry, eqx.is_array), out

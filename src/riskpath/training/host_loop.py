@@ -105,13 +105,15 @@ def _record_and_learn(
     rounded in the same way, and a loop of known length would be dissolved. So one program serves every step.
     """
     arrays = Fixed.arrays(loop.record(fixed.lanes(arrays), spec, choice, Outcome(*outcome)))
-    learn = lambda arrays: loop.learn(fixed.lanes(arrays), spec)  # noqa: E731
-    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), eqx.filter_eval_shape(learn, arrays)[1])
 
-    def body(_: Any, carry: Any) -> Any:
-        lanes, metrics = learn(carry[0])
+    @functools.partial(jax.jit, inline=True)  # so that it is traced once, for its shapes and for the loop
+    def learn(arrays: list[Array]) -> tuple[list[Array], dict[str, Array]]:
+        lanes, metrics = loop.learn(fixed.lanes(arrays), spec)
         return Fixed.arrays(lanes), metrics
 
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), eqx.filter_eval_shape(learn, arrays)[1])
+
+    body = lambda _, carry: learn(carry[0])  # noqa: E731
     arrays, metrics = jax.lax.fori_loop(jnp.zeros_like(times), times, body, (arrays, zeros))
     lanes = fixed.lanes(arrays)
     old, static = eqx.partition(lanes.agent_state, eqx.is_array)

@@ -10,6 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from riskpath.agents.agent import Agent, AgentState
@@ -65,12 +66,16 @@ def stack(settings: Sequence[Any], seeds: int, swept: Callable[[Any], bool]) -> 
     """Stack the swept leaves of every setting, repeated for each seed: lane = setting · seeds + seed."""
     varying, fixed = eqx.partition(settings[0], swept)
     columns = zip(*(jax.tree.leaves(eqx.filter(setting, swept)) for setting in settings), strict=True)
-    stacked = [jnp.repeat(jnp.stack([_as_array(x) for x in column]), seeds, axis=0) for column in columns]
+    stacked = [_repeat_each(column, seeds) for column in columns]
     return eqx.combine(jax.tree.unflatten(jax.tree.structure(varying), stacked), fixed)
 
 
-def _as_array(x: Any) -> Array:
-    return jnp.asarray(x, dtype=jnp.float32) if isinstance(x, float) else x
+def _repeat_each(column: Sequence[Any], times: int) -> Array:
+    """Stack numbers or arrays and repeat each: by NumPy, which compiles no program, unless they are random keys."""
+    arrays = [np.float32(x) if isinstance(x, float) else x for x in column]
+    if jnp.issubdtype(arrays[0].dtype, jax.dtypes.prng_key):
+        return jnp.repeat(jnp.stack(arrays), times, axis=0)
+    return jnp.asarray(np.repeat(np.stack([np.asarray(x) for x in arrays]), times, axis=0))
 
 
 def start(agents: Sequence[Agent], environments: Sequence[Environment], seeds: int, num_envs: int, seed: int) -> Lanes:
@@ -120,7 +125,8 @@ def _example_transition(agent: Agent, state: AgentState, time_step: TimeStep, sp
         return Transition(*shown, first.action_mask, no, no, first.time, first.reward, output.extras)
 
     lane = lambda tree: jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, tree)  # noqa: E731
-    return eqx.filter_eval_shape(one, lane(agent), lane(state), lane(lane(time_step)))
+    first = lambda agent, state, time_step: one(lane(agent), lane(state), lane(lane(time_step)))  # noqa: E731
+    return eqx.filter_eval_shape(first, agent, state, time_step)
 
 
 def lane_keys(settings: int, seeds: int, seed: int) -> Keys:
