@@ -28,8 +28,12 @@ from riskpath.risk.measures import CVaR
 
 MAX_CELLS = 400_000_000
 """The largest number of stored (time, state, distance); each takes one byte, or two beyond 256 actions."""
-MAX_NODES = 1_000_000
+MAX_ROUNDED_CELLS = 100_000_000
+"""The same limit where rewards are rounded, which takes two passes."""
+MAX_NODES = 500_000
 """The largest number of (time, state, return so far) for a search over thresholds."""
+MAX_FINALS = 50_000
+"""The largest number of final returns for a search over thresholds."""
 TOLERANCE = 0.01
 """The accepted width of a bracket, as a share of the difference between the best and the mean-optimal policy."""
 FIRST_UNITS = 1_000
@@ -80,7 +84,7 @@ def solve_levels(
     """Return max_b {b + E[λ(Z − b) + min(Z − b, 0)]/η} for every level η; `weight` is λ.
 
     If rewards must be rounded, the unit is refined until the bracket is below `tolerance` times the difference between
-    the best and the mean-optimal policy, or until the tables would exceed `MAX_CELLS`.
+    the best and the mean-optimal policy, or until the tables would exceed `MAX_ROUNDED_CELLS`.
     """
     layers = layer_arrays(mdp)
     unit = find_unit(layers, mdp.discount)
@@ -91,8 +95,10 @@ def solve_levels(
     try:
         graph = ReturnGraph(mdp, layers, MAX_NODES)
     except RiskpathError:
+        graph = None
         if weight > TIE_WEIGHT:
             raise
+    if graph is None or (len(graph.finals) > MAX_FINALS and weight <= TIE_WEIGHT):
         return _bracket(mdp, layers, levels, tolerance, progress)
     goals, values, searched = search_thresholds(graph, levels, weight)
     return LevelOptima(goals, values, values, _InGraph(graph, weight, searched), True)
@@ -119,20 +125,23 @@ def _bracket(
     unit = max(float(high.max() - low.min()) * coarse.unit, 1e-9) / FIRST_UNITS
     for last in (False, False, True):
         tables, optima = _both_ways(mdp, layers, unit, levels, progress)
-        finer = min(_width(tables, optima, levels) / tolerance, 0.7 * MAX_CELLS / max(tables.cells, 1))
+        finer = _width(tables, optima, levels) / tolerance
         if finer <= 1.0 or last:
             break
-        unit /= finer  # the bracket is about proportional to the unit, the number of cells to its inverse
+        # The bracket is about proportional to the unit, the number of cells to its inverse.
+        unit /= min(1.3 * finer, max(1.0, MAX_ROUNDED_CELLS / max(tables.cells, 1)))
     return optima
 
 
 def _width(tables: GoalTables, optima: LevelOptima, levels: Sequence[float]) -> float:
-    """Return the largest width of a bracket relative to what the best policy gains over the mean-optimal one."""
+    """Return the largest width of a bracket relative to what the best policy gains over the mean-optimal one.
+
+    Where it gains little, a tenth of the standard deviation of the return replaces the gain.
+    """
     mean_optimal = optima.optima.laws(_best(tables, [1.0])[0])[0]
     plain = np.array([mean_optimal.risk(CVaR(float(level))) for level in levels])
     width = optima.upper - optima.lower
-    relative = width / np.maximum(optima.lower - plain, width / 2)  # at level 1 nothing is gained
-    return float(relative.max(where=np.asarray(levels) < 1, initial=0.0))
+    return float((width / np.maximum(optima.lower - plain, max(0.1 * mean_optimal.std, 1e-12))).max())
 
 
 def _both_ways(

@@ -14,7 +14,7 @@ import numpy as np
 
 from riskpath.mdp.layer_arrays import LayerArrays
 
-LARGEST_DENOMINATOR = 10**6
+LARGEST_DENOMINATOR = 10**5
 """Rewards with a larger denominator count as irrational."""
 TOLERANCE = 1e-9
 """The accepted distance of a reward from a multiple of the unit, in units."""

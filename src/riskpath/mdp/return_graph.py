@@ -102,7 +102,7 @@ class ReturnGraph:
         chosen = [np.concatenate(picks, axis=1) for picks in zip(*(part.chosen for part in parts), strict=True)]
         return Response(self, chosen, np.concatenate([part.value for part in parts]))
 
-    def _pieces(self, utilities: Utilities) -> list[Utilities]:
+    def _pieces(self, utilities: Utilities) -> list[np.ndarray]:
         rows = max((nodes.pair.size for nodes in self.times), default=1) + len(self.finals)
         width = max(1, MAX_CELLS // max(rows, 1))
         return [utilities[:, at : at + width] for at in range(0, utilities.shape[1], width)]
