@@ -26,9 +26,9 @@ from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import Policy
 from riskpath.mdp.return_graph import ReturnGraph, Utilities
 from riskpath.mdp.solution import Solution
-from riskpath.risk.compose import Mixture
+from riskpath.risk.compose import mean_and_cvar
 from riskpath.risk.law import Law
-from riskpath.risk.measures import CVaR, Mean, RiskMeasure
+from riskpath.risk.measures import RiskMeasure
 
 THRESHOLD_BATCH = 64
 """How many thresholds of CVaR are searched together."""
@@ -43,7 +43,7 @@ PROOF_LIMIT = 4096
 def solve_adaptive(mdp: FiniteMDP, risk: RiskMeasure) -> Solution:
     """Return the best policy of (time, state, return so far), or the best known one where no proof is possible."""
     graph = ReturnGraph(mdp)
-    if (parts := _mean_and_cvar(risk)) is not None:
+    if (parts := mean_and_cvar(risk)) is not None:
         law, policy, searched = _best_threshold(graph, *parts)
         details = {"thresholds": len(graph.finals), "thresholds_searched": searched}
         return Solution(mdp, risk, "adaptive", float(risk.value(law)), law, policy, True, "optimal", details)
@@ -57,20 +57,6 @@ def solve_adaptive(mdp: FiniteMDP, risk: RiskMeasure) -> Solution:
         if bound > risk.value(law) + 1e-9 * max(1.0, abs(bound)):
             law, policy = bound_law, bound_policy
     return Solution(mdp, risk, "adaptive", float(risk.value(law)), law, policy, proof is not None, report, details)
-
-
-def _mean_and_cvar(risk: RiskMeasure) -> tuple[float, float] | None:
-    """Return (w, η) if the measure is (1−w)·mean + w·CVaR_η, else None."""
-    parts = zip(risk.shares, risk.measures, strict=True) if isinstance(risk, Mixture) else [(1.0, risk)]
-    tails: dict[float, float] = {}
-    for share, measure in parts:
-        if isinstance(measure, CVaR):
-            tails[float(measure.level)] = tails.get(float(measure.level), 0.0) + float(share)
-        elif not isinstance(measure, Mean):
-            return None
-    if len(tails) > 1:
-        return None
-    return next(((w, eta) for eta, w in tails.items()), (0.0, 1.0))
 
 
 def _best_threshold(graph: ReturnGraph, weight: float, eta: float) -> tuple[Law, Policy, int]:

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from riskpath.errors import RiskpathError
 from riskpath.mdp.grid_problem import GridProblem, GridState
 from riskpath.mdp.grid_stencils import Stencil, corners, lies_between, read, whole_and_rest, widen
 from riskpath.mdp.grid_utility import LINEAR, ReturnAxis, Utility
@@ -68,6 +69,10 @@ class Layout:
     """Whether an action can end the episode."""
     refusals: bool
     """Whether an action can leave the grid."""
+    bounds: tuple[float, float]
+    """Bounds of the return to go at every time, from the smallest and largest rewards of the grid."""
+    unit: float | None
+    """The largest number that all rewards are whole multiples of, if there is one."""
     matrices: tuple[tuple[int, Float[np.ndarray, "n n"]] | None, ...]
     """For every time the axis that moves and its transition matrix, if the move pays nothing and is that simple."""
 
@@ -83,21 +88,53 @@ class Layout:
 
 def layout(problem: GridProblem) -> Layout:
     """Return the layout of a problem; it looks at every action and move of every state once."""
-    axes, states = tuple(problem.axes.values()), problem.grid_states
-    between = np.zeros((2, len(axes)), bool)
+    states = problem.grid_states
+    between = np.zeros((2, len(problem.axes)), bool)
     largest, any_ends, refusals = 0.0, False, False
-    matrices = []
+    matrices, lows, highs = [], [], []
+    unit: float | None = 0.0
     for time in range(problem.steps):
         post, paid, ends, refused = decisions(problem, jnp.int32(time), states)
-        following, reward, _ = moves(problem, jnp.int32(time), states)
+        following, reward, ending = moves(problem, jnp.int32(time), states)
         between[0] |= np.asarray(_between(problem, post))
         last = time == problem.steps - 1  # there the end is computed without a table
         between[1] |= np.asarray(_between(problem, following)) & (not last)
-        largest = max(largest, float(jnp.abs(paid).max()), float(jnp.abs(reward).max()))
         any_ends, refusals = any_ends or bool(ends.any()), refusals or bool(refused.any())
-        matrices.append(None if last else _axis_matrix(problem, following, np.asarray(reward)))
+        payments = [np.asarray(paid), np.asarray(reward), *([np.asarray(ending)] if last else [])]
+        _require_finite(problem, time, payments)
+        largest = max(largest, *(float(np.abs(x).max()) for x in payments[:2]))
+        lows.append(sum(min(float(x.min()), 0.0) for x in payments))
+        highs.append(sum(max(float(x.max()), 0.0) for x in payments))
+        for payment in payments:
+            unit = common_unit(payment, unit)
+        matrices.append(None if last else _axis_matrix(problem, following, payments[1]))
     decide_between, move_between = (tuple(map(bool, row)) for row in between)
-    return Layout(problem, decide_between, move_between, largest, any_ends, refusals, tuple(matrices))
+    bounds = (sum(lows), sum(highs))
+    return Layout(
+        problem, decide_between, move_between, largest, any_ends, refusals, bounds, unit or None, tuple(matrices)
+    )
+
+
+def _require_finite(problem: GridProblem, time: int, payments: list[np.ndarray]) -> None:
+    for payment, origin in zip(payments, ("decide", "move", "finish"), strict=False):
+        if not np.isfinite(payment).all():
+            raise RiskpathError(f"{origin} of {problem.name} pays {payment[~np.isfinite(payment)][0]} at time {time}")
+
+
+def common_unit(payment: np.ndarray, unit: float | None) -> float | None:
+    """Return the largest number that rewards and an earlier unit are whole multiples of; None if it is too small."""
+    if unit is None:
+        return None
+    few = np.unique(np.abs(payment.ravel()[:: max(1, payment.size // 20_000)]).round(6))
+    if len(few) > 512 or len(few := np.unique(np.abs(payment).round(6))) > 512:
+        return None
+    for value in few:
+        a, b = max(unit, float(value)), min(unit, float(value))
+        while b > 1e-5 * max(1.0, a):
+            a, b = b, abs(a - round(a / b) * b)
+        unit = a
+    smallest = few[few > 0].min(initial=np.inf)
+    return None if unit < 1e-4 * min(1.0, smallest) else unit
 
 
 def _axis_matrix(
