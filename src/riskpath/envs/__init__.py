@@ -8,15 +8,28 @@ import dataclasses
 import importlib.util
 from typing import Any
 
+from riskpath.envs.american_put import AmericanPut
 from riskpath.envs.environment import Environment
 from riskpath.envs.gymnax_env import from_gymnax
+from riskpath.envs.mean_reversion_trading import MeanReversionTrading
 from riskpath.envs.mountain_car import RiskyMountainCar
+from riskpath.envs.option_hedging import OptionHedging
 from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.envs.three_state import ThreeState
 from riskpath.errors import RiskpathError, did_you_mean
 from riskpath.registry import concrete
 
-__all__ = ["Environment", "RiskyGrid", "RiskyMountainCar", "ThreeState", "from_gymnax", "make"]
+__all__ = [
+    "AmericanPut",
+    "Environment",
+    "MeanReversionTrading",
+    "OptionHedging",
+    "RiskyGrid",
+    "RiskyMountainCar",
+    "ThreeState",
+    "from_gymnax",
+    "make",
+]
 
 
 def _has_defaults(cls: type[Any]) -> bool:

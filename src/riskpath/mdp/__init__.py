@@ -1,6 +1,10 @@
-"""Finite decision problems: model, policies, exact evaluation, operators and exact solvers."""
+"""Finite decision problems, and problems on a grid: model, policies, exact evaluation, operators and exact solvers."""
 
 from riskpath.mdp import operators
+from riskpath.mdp.grid_policy import GridPolicy
+from riskpath.mdp.grid_problem import GridProblem, Quadrature, finite_noise, normal_noise
+from riskpath.mdp.grid_solution import GridFrontier, GridSolution
+from riskpath.mdp.grid_solver import grid_frontier, solve_grid
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import AdaptivePolicy, HistoryPolicy, Lottery, MarkovPolicy
 from riskpath.mdp.solution import Solution
@@ -9,10 +13,19 @@ from riskpath.mdp.solve import solve
 __all__ = [
     "AdaptivePolicy",
     "FiniteMDP",
+    "GridFrontier",
+    "GridPolicy",
+    "GridProblem",
+    "GridSolution",
     "HistoryPolicy",
     "Lottery",
     "MarkovPolicy",
+    "Quadrature",
     "Solution",
+    "finite_noise",
+    "grid_frontier",
+    "normal_noise",
     "operators",
     "solve",
+    "solve_grid",
 ]

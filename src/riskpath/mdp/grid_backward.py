@@ -214,7 +214,7 @@ def backward(
 def mean_tables(plan: Layout) -> tuple[tuple[Float[Array, " N"], ...], float]:
     """Return the largest expected return to go after every decision, for every time, and at the start."""
     result = backward(plan, ReturnAxis(0.0, max(plan.largest, 1e-6), 2), LINEAR)
-    return tuple(table[:, 0] for table in result.tables), float(result.root[0])
+    return tuple(table[:, 0] for table in result.tables), float(result.root[0]) + plan.problem.start_potential
 
 
 def expectation(

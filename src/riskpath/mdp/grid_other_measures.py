@@ -59,7 +59,8 @@ def _starts(
 ) -> list[GridPolicy]:
     """Return the optima of CVaR levels and, if β is not averse, policies that want a return above a threshold."""
     capped = backward(plan, axis, SHORTFALL, progress=progress)
-    goals = [float((-axis.points)[(-axis.points + capped.root / level).argmax()]) for level in LEVELS]
+    thresholds = plan.problem.start_potential - axis.points
+    goals = [float(thresholds[(thresholds + capped.root / level).argmax()]) for level in LEVELS]
     starts = [GridPolicy(plan.problem, mean_policy.base, capped, goal) for goal in dict.fromkeys(goals)]
     if not risk.concave:
         floored = backward(plan, axis, KinkedUtility(1.0, -1.0), progress=progress)

@@ -47,7 +47,7 @@ class Episodes(NamedTuple):
     state: GridState
     """The coordinates of the states."""
     total: Float[Array, ""]
-    """The return so far."""
+    """The return so far plus the present value of the potential."""
     over: Bool[Array, ""]
     """Whether an action ended the episode."""
 
@@ -91,8 +91,8 @@ class GridPolicy:
         """Return the discounted returns of independent episodes of the continuous problem."""
         return self._simulate(episodes, seed)[0]
 
-    def simulate_rewards(self, episodes: int, seed: int = 0) -> Float[np.ndarray, "episodes times"]:
-        """Return the return so far before every decision and at the end, [episodes, steps + 1]."""
+    def simulate_totals(self, episodes: int, seed: int = 0) -> Float[np.ndarray, "episodes times"]:
+        """Return the return so far plus the potential, before every decision and at the end, [episodes, steps + 1]."""
         return self._simulate(episodes, seed)[1]
 
     def _simulate(self, episodes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -137,7 +137,10 @@ class GridPolicy:
 def act(
     problem: GridProblem, time: Int[Array, ""], guide: Guide, state: GridState, x: Float[Array, ""]
 ) -> tuple[Int[Array, ""], GridState, Float[Array, ""], Bool[Array, ""]]:
-    """Return the best action of one state and its post-state, reward and end; x is the return so far minus the goal."""
+    """Return the best action of one state and its post-state, reward and end.
+
+    x is the return so far plus the potential of the state, minus the goal.
+    """
     post, reward, ends, refused = problem.options(time, state)
     paid = reward * jnp.float32(problem.discount) ** time.astype(jnp.float32)
     row, weight = corners(tuple(problem.axes.values()), post, (True,) * len(problem.axes))
@@ -159,12 +162,13 @@ def act(
 
 @partial(jax.jit, static_argnums=0)
 def _choose(problem: GridProblem, time: Array, guide: Guide, state: GridState, x: Array) -> Int[Array, ""]:
-    return act(problem, time, guide, state, x)[0]
+    present = jnp.float32(problem.discount) ** time.astype(jnp.float32)
+    return act(problem, time, guide, state, x + present * problem.potential_at(time, state))[0]
 
 
 def _begin(problem: GridProblem, size: int) -> Episodes:
     state = tuple(jnp.full((size,), x, jnp.float32) for x in problem.start)
-    return Episodes(state, jnp.zeros((size,), jnp.float32), jnp.zeros((size,), bool))
+    return Episodes(state, jnp.full((size,), problem.start_potential, jnp.float32), jnp.zeros((size,), bool))
 
 
 @partial(jax.jit, static_argnums=0)

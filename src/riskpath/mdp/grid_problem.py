@@ -97,6 +97,10 @@ class GridProblem:
     """(time, post-state, noise) → (next state, reward): the random step."""
     finish: Callable[[GridState], Any] | None = None
     """state → reward, paid after the last move; None if nothing is paid."""
+    potential: Callable[[Any, GridState], Any] | None = None
+    """(time, state) → a rough value of the return to go, for example a price; None stands for 0.
+
+    It changes no result, but what a table has to hold: the difference from this value, which is smoother."""
     discount: float = 1.0
     """γ; the reward of `finish` is discounted by γ^steps."""
     return_points: int = 1001
@@ -144,9 +148,11 @@ class GridProblem:
         return tuple(coordinate.ravel().astype(np.float32) for coordinate in mesh)
 
     def after_decision(self, time: Any, state: GridState, action: Any) -> tuple[GridState, Array, Array]:
-        """Return post-state, reward and whether the episode ends, as arrays, for one sample."""
+        """Return post-state, reward plus rise of the potential, and whether the episode ends, for one sample."""
         post, reward, *ends = self.decide(time, state, action)
-        return self._state(post), _number(reward), jnp.asarray(ends[0] if ends else False, bool)
+        post, over = self._state(post), jnp.asarray(ends[0] if ends else False, bool)
+        after = jnp.where(over, 0.0, self.potential_at(time, post))
+        return post, _number(reward) + after - self.potential_at(time, state), over
 
     def options(self, time: Any, state: GridState) -> tuple[GridState, Array, Array, Array]:
         """Return post-state, reward, end and refusal of every action in one state, [A].
@@ -163,9 +169,21 @@ class GridProblem:
         return post, reward, ends, refused & ~refused.all()
 
     def after_move(self, time: Any, post: GridState, noise: Any) -> tuple[GridState, Array]:
-        """Return next state and reward, as arrays, for one sample."""
+        """Return next state and reward plus rise of the potential, which is 0 at the end, for one sample."""
         following, reward = self.move(time, post, noise)
-        return self._state(following), _number(reward)
+        following = self._state(following)
+        later = jnp.where(time == self.steps - 1, 0.0, self.potential_at(time + 1, following))
+        return following, _number(reward) + jnp.float32(self.discount) * later - self.potential_at(time, post)
+
+    def potential_at(self, time: Any, state: GridState) -> Array:
+        """Return the potential of one state."""
+        return _number(0.0 if self.potential is None else self.potential(time, state))
+
+    @cached_property
+    def start_potential(self) -> float:
+        """The potential of the start."""
+        state = tuple(jnp.float32(x) for x in self.start)
+        return float(self.potential_at(jnp.int32(0), state))
 
     def at_end(self, state: GridState) -> Array:
         """Return the reward after the last move, for one sample."""

@@ -88,7 +88,7 @@ def solve_grid(
     else:
         axis = returns_axis(plan, mean_policy)
         result = backward(plan, axis, _utility(*parts), progress=progress)
-        value, goal = best_goal(result)
+        value, goal = best_goal(plan, result)
         policy, report = GridPolicy(problem, base, result, goal), "best threshold on the grid"
         if bound:
             upper, kind, details = _upper_tail(plan, axis, parts, value, progress)
@@ -137,7 +137,7 @@ def grid_frontier(
         if level == 1:
             points.append(FrontierPoint(level, best_mean, mean_policy, episodes))
         else:
-            value, goal = best_goal(result, level)
+            value, goal = best_goal(plan, result, level)
             points.append(FrontierPoint(level, value, GridPolicy(problem, base, result, goal), episodes))
     return GridFrontier(problem, tuple(points))
 
@@ -150,16 +150,16 @@ def returns_axis(plan: Layout, mean_policy: GridPolicy) -> ReturnAxis:
     count = plan.problem.return_points
     if plan.unit is not None and (plan.bounds[1] - plan.bounds[0]) / plan.unit + 3 <= count:
         return ReturnAxis.over(-plan.bounds[1], -plan.bounds[0], count, plan.unit)
-    path = mean_policy.simulate_rewards(SCOUTS, 0)
+    path = mean_policy.simulate_totals(SCOUTS, 0)
     low, high = np.quantile(path[:, -1:] - path[:, :-1], [0.0005, 0.9995])
     low, high = min(low, 0.0), max(high, 0.0)
     wider = WIDER * (high - low)
     return ReturnAxis.over(-high - wider, -low + wider, count)
 
 
-def best_goal(result: Pass, level: float = 1.0) -> tuple[float, float]:
+def best_goal(plan: Layout, result: Pass, level: float = 1.0) -> tuple[float, float]:
     """Return max_b {b + V_0(−b)/level} and the b that attains it; the smallest one if several do."""
-    goals = -result.axis.points
+    goals = plan.problem.start_potential - result.axis.points
     values = goals + result.root / level
     best = float(values.max())
     place = np.flatnonzero(values >= best - 1e-6 * max(1.0, abs(best)))[-1]
@@ -181,10 +181,10 @@ def _upper_tail(
             return value, "exact grid", {}
         rounded = backward(plan, axis, utility, round_up=True, progress=progress)
         # a threshold between two points is worth at most the upper one with the utility of the lower one
-        return best_goal(rounded)[0] + axis.step, "consistent rounding", {}
+        return best_goal(plan, rounded)[0] + axis.step, "consistent rounding", {}
     coarse = layout(_half(plan))
     rough = ReturnAxis(axis.low, 2 * axis.step, -(-axis.count // 2))
-    coarse_value, _ = best_goal(backward(coarse, rough, utility, progress=progress))
+    coarse_value, _ = best_goal(coarse, backward(coarse, rough, utility, progress=progress))
     return max(value, value + (value - coarse_value) / 3), "extrapolated estimate", {"coarse_value": coarse_value}
 
 
