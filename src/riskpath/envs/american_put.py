@@ -6,6 +6,7 @@ average, and risks a rise of the price. This is the option of Moghimi and Ku, "B
 Risk Measures for Enhanced Decision-Making in Distributional Reinforcement Learning" (2025).
 """
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from riskpath.envs.market import MarketProblem, as_parameter, market_spec, require_finite, require_resolution, scaled
+from riskpath.envs.market import (
+    MarketProblem,
+    as_parameter,
+    known,
+    market_spec,
+    require_finite,
+    require_resolution,
+    scaled,
+)
 from riskpath.mdp.grid_problem import GridProblem, normal_noise
 from riskpath.types import EnvSpec
 from riskpath.validation import require_counts, require_positive
@@ -43,7 +52,9 @@ class AmericanPut(MarketProblem):
     @property
     def spec(self) -> EnvSpec:
         """Return the specification: price and step observed, two actions."""
-        return market_spec(self, ((0.0, 3.0),), 2)
+        spread = known(self.sigma, 0.3) * known(self.years, 1.0) ** 0.5
+        drift = max(0.0, known(self.mu, -0.3) * known(self.years, 1.0))
+        return market_spec(self, (0.0, known(self.start_price, 1.0) * math.exp(drift + 6 * spread)))
 
     @property
     def first_state(self) -> tuple[Any]:
@@ -54,6 +65,16 @@ class AmericanPut(MarketProblem):
     def length(self) -> int:
         """The number of decisions in an episode."""
         return self.steps
+
+    @property
+    def num_actions(self) -> int:
+        """Hold and exercise."""
+        return 2
+
+    @property
+    def view(self) -> tuple[float, float]:
+        """From half of the strike to one and a half."""
+        return 0.5 * known(self.strike, 1.0), 1.5 * known(self.strike, 1.0)
 
     def action_value(self, action: Shaped[Array, "*act"]) -> Float[Array, ""]:
         """Return 1 for exercise, 0 for hold."""

@@ -45,6 +45,11 @@ def require_resolution(resolution: float) -> None:
     require_positive(resolution=resolution)
 
 
+def known(value: Any, otherwise: float) -> float:
+    """Return a parameter as a number; `otherwise` where it is an array, whose value may be unknown."""
+    return value if isinstance(value, float) else otherwise
+
+
 class Market(eqx.Module):
     """The state of an episode."""
 
@@ -66,6 +71,16 @@ class MarketProblem(Environment):
     @abc.abstractmethod
     def length(self) -> int:
         """The number of decisions in an episode."""
+
+    @property
+    @abc.abstractmethod
+    def num_actions(self) -> int:
+        """The number of actions; 0 if they are continuous."""
+
+    @property
+    @abc.abstractmethod
+    def view(self) -> tuple[float, float]:
+        """The prices that a picture shows."""
 
     @abc.abstractmethod
     def action_value(self, action: Shaped[Array, "*act"]) -> Float[Array, ""]:
@@ -102,21 +117,21 @@ class MarketProblem(Environment):
 
     def action_mask(self, state: Any) -> Bool[Array, " A"]:
         """Return that every action is available; an empty mask if actions are continuous."""
-        return jnp.ones((self.spec.num_actions,), bool)
+        return jnp.ones((self.num_actions,), bool)
 
     def is_last(self, time: Any) -> Any:
         """Tell whether this is the last step."""
         return time == self.length - 1
 
 
-def market_spec(env: MarketProblem, bounds: tuple[tuple[float, float], ...], num_actions: int) -> EnvSpec:
-    """Return the specification of a market; `bounds` are those of the state, for the scale of encoders."""
+def market_spec(env: MarketProblem, *bounds: tuple[float, float]) -> EnvSpec:
+    """Return the specification of a market; the bounds of the state are wide, so that no episode leaves them."""
     listed = (*bounds, (0.0, float(env.length)))
     return EnvSpec(
-        num_actions=num_actions,
+        num_actions=env.num_actions,
         observation_shape=(len(listed),),
         max_episode_steps=env.length,
-        action_size=0 if num_actions else 1,
+        action_size=0 if env.num_actions else 1,
         observation_bounds=listed,
     )
 

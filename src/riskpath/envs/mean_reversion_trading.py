@@ -20,6 +20,7 @@ from riskpath.envs.market import (
     MarketProblem,
     amounts,
     as_parameter,
+    known,
     market_spec,
     require_finite,
     require_resolution,
@@ -71,7 +72,10 @@ class MeanReversionTrading(MarketProblem):
     @property
     def spec(self) -> EnvSpec:
         """Return the specification: price, inventory and step observed, one trade to choose."""
-        return market_spec(self, ((-1.0, 3.0), (-10.0, 10.0)), 0 if self.continuous else self.trades)
+        reach = 6 * known(self.sigma, 1.0) / (2 * known(self.kappa, 2.0)) ** 0.5
+        first, mean, largest = known(self.start_price, 1.0), known(self.theta, 1.0), known(self.max_trade, 2.0)
+        prices = (min(first, mean) - reach, max(first, mean) + reach)
+        return market_spec(self, prices, (-largest * self.steps, largest * self.steps))
 
     @property
     def first_state(self) -> tuple[Any, Any]:
@@ -82,6 +86,17 @@ class MeanReversionTrading(MarketProblem):
     def length(self) -> int:
         """The number of trades in an episode."""
         return self.steps
+
+    @property
+    def num_actions(self) -> int:
+        """The number of trades; 0 if they are continuous."""
+        return 0 if self.continuous else self.trades
+
+    @property
+    def view(self) -> tuple[float, float]:
+        """Three stationary standard deviations to both sides of the mean."""
+        reach = 3 * known(self.sigma, 1.0) / (2 * known(self.kappa, 2.0)) ** 0.5
+        return known(self.theta, 1.0) - reach, known(self.theta, 1.0) + reach
 
     def action_value(self, action: Shaped[Array, "*act"]) -> Float[Array, ""]:
         """Return the trade of an action number, or of a continuous action in [−1, 1]."""

@@ -5,6 +5,7 @@ pays h (S' − S), and the last one also −max(0, S' − K). The return is the 
 The parameters are those of the first example of pfhedge.
 """
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -17,6 +18,7 @@ from riskpath.envs.market import (
     MarketProblem,
     amounts,
     as_parameter,
+    known,
     market_spec,
     require_finite,
     require_resolution,
@@ -57,7 +59,8 @@ class OptionHedging(MarketProblem):
     @property
     def spec(self) -> EnvSpec:
         """Return the specification: price, hedge and step observed, one hedge to choose."""
-        return market_spec(self, ((0.5, 1.5), (0.0, 1.0)), 0 if self.continuous else self.hedges)
+        first, reach = known(self.start_price, 1.0), 6 * self._spread
+        return market_spec(self, (first * math.exp(-reach), first * math.exp(reach)), (0.0, 1.0))
 
     @property
     def first_state(self) -> tuple[Any, Any]:
@@ -68,6 +71,22 @@ class OptionHedging(MarketProblem):
     def length(self) -> int:
         """The number of decisions in an episode."""
         return self.steps
+
+    @property
+    def num_actions(self) -> int:
+        """The number of hedges; 0 if they are continuous."""
+        return 0 if self.continuous else self.hedges
+
+    @property
+    def view(self) -> tuple[float, float]:
+        """Two and a half standard deviations of the last price to both sides of the strike."""
+        strike = known(self.strike, 1.0)
+        return strike * math.exp(-2.5 * self._spread), strike * math.exp(2.5 * self._spread)
+
+    @property
+    def _spread(self) -> float:
+        """The standard deviation of the logarithm of the last price."""
+        return known(self.sigma, 0.2) * (known(self.dt, 1 / 250) * self.steps) ** 0.5
 
     def action_value(self, action: Shaped[Array, "*act"]) -> Float[Array, ""]:
         """Return the hedge of an action number, or of a continuous action in [−1, 1]."""
@@ -102,9 +121,8 @@ class OptionHedging(MarketProblem):
         """
         require_resolution(resolution)
         count = 41 if self.continuous else self.hedges
-        spread = float(self.sigma) * (float(self.dt) * self.steps) ** 0.5
         start = float(self.start_price)
-        reach = 4.5 * spread + abs(np.log(start / float(self.strike)))
+        reach = 4.5 * self._spread + abs(np.log(start / float(self.strike)))
         hedges = amounts(0.0, 1.0, count)
         return GridProblem(
             axes={
