@@ -21,7 +21,8 @@ import jax
 import numpy as np
 
 import riskpath as rp
-from riskpath.mdp.grid_backward import backward, layout, mean_tables
+from riskpath.mdp.grid_backward import backward, mean_tables
+from riskpath.mdp.grid_layout import layout
 from riskpath.mdp.grid_memory import free_bytes, in_units, needed_bytes
 from riskpath.mdp.grid_solution import measured
 from riskpath.mdp.grid_solver import best_goal, returns_axis
@@ -91,7 +92,7 @@ def draw(rows: list[dict[str, Any]], path: Path, device: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=float, nargs="+", default=[0.25, 1.0, 4.0], help="millions of cells")
-    parser.add_argument("--device-limit", type=float, default=None, help="largest memory in GB; the free memory if absent")
+    parser.add_argument("--device-limit", type=float, default=None, help="memory in GB; by default what is free")
     parser.add_argument("--level", type=float, default=0.25, help="level of CVaR that is simulated")
     parser.add_argument("--episodes", type=int, default=200_000)
     parser.add_argument("--out", type=Path, default=None, help="the JSON file; the PNG lies beside it")
@@ -100,7 +101,9 @@ def main() -> None:
     out = options.out or RESULTS / f"grid_solver-{device.lower().replace(' ', '-')}.json"
     limit = 1e9 * options.device_limit if options.device_limit else free_bytes() or np.inf
     rows = []
-    print(f"{'cells':>13} {'layout':>8} {'range':>8} {'first':>8} {'again':>8} {'simulation':>11} {'total':>8}   value, lower")
+    print(
+        f"{'cells':>13} {'layout':>8} {'range':>8} {'first':>8} {'again':>8} {'simulation':>11} {'total':>8}   value, lower"
+    )
     for millions in sorted(options.sizes):
         problem = problem_of(millions)
         if (needed := needed_bytes(problem)) > limit:

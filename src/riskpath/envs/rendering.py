@@ -165,8 +165,8 @@ def draw_mountain_car(env: RiskyMountainCar, episode: Episode) -> UInt8[np.ndarr
 @picture.register(MarketProblem)
 def draw_market(env: MarketProblem, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
     """Draw the path of the price with the rewards received, and the position as bars below it."""
-    left, right, top, bottom = 64, 492, 26, 226
-    canvas = _canvas(512, 300 + FOOTER)
+    left, right, top, bottom = 64, 492, 48, 248
+    canvas = _canvas(512, 322 + FOOTER)
     low, high = env.view
 
     def at(step: float, price: float) -> tuple[float, float]:
@@ -186,9 +186,9 @@ def draw_market(env: MarketProblem, episode: Episode) -> UInt8[np.ndarray, "H W 
         canvas.disc(place, 4, "#2f6da8")
     canvas.disc(path[-1], 8, INK)
     canvas.disc(path[-1], 4, WHITE)
-    _positions(canvas, episode, at, 268)
+    _positions(canvas, episode, at, 292)
     if episode.rewards:
-        canvas.text((right, 14), f"last reward {_signed(episode.rewards[-1], 4)}", 13, MUTED, "right")
+        canvas.text((right, 20), f"last reward {_signed(episode.rewards[-1], 4)}", 13, MUTED, "right")
     _footer(canvas, len(episode.rewards), env.length, round(sum(episode.rewards), 4))
     return canvas.image()
 

@@ -1,8 +1,8 @@
 """Per-step greedy policies on a grid: at every state the action whose β of the return *to go* is the largest.
 
 The backward pass carries E_t(s, x) = E[min(x + Z_t(s), 0)] of the greedy policy. It determines the law of the return
-to go Z_t(s): its slope at x is P(Z < −x), and CVaR_η[Z] = max_c {c + E(−c)/η}. All measures add constants, so the reward
-of a decision is added to β of what follows.
+to go Z_t(s): its slope at x is P(Z < −x), and CVaR_η[Z] = max_c {c + E(−c)/η}. All measures add constants, so the
+reward of a decision is added to β of what follows.
 """
 
 from functools import partial
@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from riskpath.mdp.grid_backward import Choices, Layout, Progress, choices, expectation, rise
+from riskpath.mdp.grid_backward import Choices, Progress, choices, expectation, rise
+from riskpath.mdp.grid_layout import Layout
 from riskpath.mdp.grid_stencils import read, widen
 from riskpath.mdp.grid_utility import SHORTFALL, ReturnAxis
 from riskpath.risk.measures import CVaR, RiskMeasure

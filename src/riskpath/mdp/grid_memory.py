@@ -42,8 +42,8 @@ def require_memory(problem: GridProblem) -> None:
         return
     shape = " × ".join(f"{len(points):,} {name}" for name, points in problem.axes.items())
     raise RiskpathError(
-        f"a grid of {shape} × {problem.return_points:,} returns × {problem.steps} steps needs about {in_units(needed)}, "
-        f"and {in_units(free)} are free; use fewer points, or a device with more memory"
+        f"a grid of {shape} × {problem.return_points:,} returns × {problem.steps} steps needs about "
+        f"{in_units(needed)}, and {in_units(free)} are free; use fewer points, or a device with more memory"
     )
 
 

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from riskpath.mdp.grid_backward import Layout, Progress, backward
+from riskpath.mdp.grid_backward import Progress, backward
+from riskpath.mdp.grid_layout import Layout
 from riskpath.mdp.grid_policy import GridPolicy
 from riskpath.mdp.grid_solution import influence
 from riskpath.mdp.grid_utility import SHORTFALL, KinkedUtility, ReturnAxis, TabulatedUtility
@@ -77,9 +78,7 @@ def _axis_of_totals(plan: Layout, axis: ReturnAxis, returns: np.ndarray) -> Retu
     return ReturnAxis.over(min(low, reach_low + low), max(high, reach_high + high), plan.problem.return_points)
 
 
-def _tabulated(
-    plan: Layout, axis: ReturnAxis, returns: Float[np.ndarray, " n"], risk: RiskMeasure
-) -> TabulatedUtility:
+def _tabulated(plan: Layout, axis: ReturnAxis, returns: Float[np.ndarray, " n"], risk: RiskMeasure) -> TabulatedUtility:
     """Return u of a sample on the grid, with its last slopes beyond the smallest and the largest return."""
     chosen = returns[np.linspace(0, len(returns) - 1, min(len(returns), 4001)).astype(int)]
     heights = influence(chosen, risk)

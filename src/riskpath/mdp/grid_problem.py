@@ -71,8 +71,8 @@ def normal_noise(count: int = 48) -> Quadrature:
 
 def finite_noise(values: Sequence[float], probs: Sequence[float] | None = None) -> Quadrature:
     """Return a variable with finitely many values, equally likely unless probabilities are given."""
-    values = np.asarray(values, np.float64)
-    return Quadrature(values, np.full(values.shape, 1 / max(1, values.size)) if probs is None else np.asarray(probs))
+    nodes = np.asarray(values, np.float64)
+    return Quadrature(nodes, np.full(nodes.shape, 1 / max(1, nodes.size)) if probs is None else np.asarray(probs))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,8 +85,8 @@ class GridProblem:
     """The actions, [A] or [A, k]; `decide` gets one of them."""
     steps: int
     """The number of decisions in an episode."""
-    start: Sequence[float] | Mapping[str, float]
-    """The state at the start of an episode."""
+    start: Any
+    """The state at the start of an episode: a number for each axis, or {name: number}."""
     noise: Quadrature
     """Chance in one step."""
     decide: Callable[[Any, GridState, Any], tuple[Any, ...]]
@@ -228,7 +228,9 @@ def _check_axis(name: str, points: Any) -> Float[np.ndarray, " n"]:
     with in_one_line(f"axis {name!r} must be a list of numbers"):
         axis = np.asarray(points, np.float64)
     if axis.ndim != 1 or axis.size < 2 or not np.isfinite(axis).all() or not (np.diff(axis) > 0).all():
-        raise RiskpathError(f"axis {name!r} must have at least 2 finite points in ascending order, got {short_repr(points)}")
+        raise RiskpathError(
+            f"axis {name!r} must have at least 2 finite points in ascending order, got {short_repr(points)}"
+        )
     return axis
 
 
@@ -243,5 +245,7 @@ def _check_start(axes: Mapping[str, Any], start: Any) -> tuple[float, ...]:
         raise RiskpathError(f"start must have one number for each of {', '.join(axes)}, got {short_repr(start)}")
     for (name, points), value in zip(axes.items(), state, strict=True):
         if not points[0] <= value <= points[-1]:
-            raise RiskpathError(f"start is outside of axis {name!r}: {value:g} is not in [{points[0]:g}, {points[-1]:g}]")
+            raise RiskpathError(
+                f"start is outside of axis {name!r}: {value:g} is not in [{points[0]:g}, {points[-1]:g}]"
+            )
     return state

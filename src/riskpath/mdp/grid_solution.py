@@ -205,7 +205,9 @@ class GridFrontier:
         x, y = [point.value for point in self.points], [point.mean for point in self.points]
         ax.plot(x, y, color=colour, label=label, **{"marker": "o", "markersize": 4, **style})
         for point in self.points:
-            ax.annotate(f"{point.level:g}", (point.value, point.mean), fontsize=7, xytext=(4, -8), textcoords="offset points")
+            ax.annotate(
+                f"{point.level:g}", (point.value, point.mean), fontsize=7, xytext=(4, -8), textcoords="offset points"
+            )
         return finish(ax, "CVaR at the level beside the point", "mean")
 
     def to_json(self) -> dict[str, Any]:

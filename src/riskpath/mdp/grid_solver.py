@@ -15,8 +15,9 @@ from typing import Literal, get_args
 import numpy as np
 
 from riskpath.errors import RiskpathError
-from riskpath.mdp.grid_backward import Layout, Pass, Progress, backward, layout, mean_tables
+from riskpath.mdp.grid_backward import Pass, Progress, backward, mean_tables
 from riskpath.mdp.grid_greedy import greedy_tables
+from riskpath.mdp.grid_layout import Layout, layout
 from riskpath.mdp.grid_memory import require_memory
 from riskpath.mdp.grid_other_measures import improve_utility
 from riskpath.mdp.grid_policy import GridPolicy
