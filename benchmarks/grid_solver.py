@@ -101,9 +101,7 @@ def main() -> None:
     out = options.out or RESULTS / f"grid_solver-{device.lower().replace(' ', '-')}.json"
     limit = 1e9 * options.device_limit if options.device_limit else free_bytes() or np.inf
     rows = []
-    print(
-        f"{'cells':>13} {'layout':>8} {'range':>8} {'first':>8} {'again':>8} {'simulation':>11} {'total':>8}   value, lower"
-    )
+    print("        cells   layout    range    first    again  simulation    total   value, lower")
     for millions in sorted(options.sizes):
         problem = problem_of(millions)
         if (needed := needed_bytes(problem)) > limit:

@@ -7,7 +7,14 @@ from riskpath import envs
 
 
 def test_every_name_makes_an_environment_of_that_class():
-    assert list(envs.BY_NAME) == ["RiskyGrid", "RiskyMountainCar", "ThreeState"]
+    assert list(envs.BY_NAME) == [
+        "AmericanPut",
+        "MeanReversionTrading",
+        "OptionHedging",
+        "RiskyGrid",
+        "RiskyMountainCar",
+        "ThreeState",
+    ]
     assert all(type(rp.make(name)).__name__ == name for name in envs.BY_NAME)
 
 
@@ -21,10 +28,14 @@ def test_fields_are_passed_on():
         (
             "RiskGrid",
             {},
-            r"unknown environment 'RiskGrid' \(did you mean RiskyGrid\?\); there are Ris",
+            r"unknown environment 'RiskGrid' \(did you mean RiskyGrid\?\); there are American",
         ),
-        ("Chess", {}, "unknown environment 'Chess'; there are RiskyGrid, RiskyMountainCar, ThreeState"),
-        (None, {}, "make needs the name of an environment, got None; there are RiskyGrid"),
+        (
+            "Chess",
+            {},
+            "unknown environment 'Chess'; there are AmericanPut, MeanReversionTrading, OptionHedging, RiskyGrid",
+        ),
+        (None, {}, "make needs the name of an environment, got None; there are AmericanPut"),
         (rp.RiskyGrid, {}, "make needs the name of an environment, got <class"),
         (["RiskyGrid"], {}, r"make needs the name of an environment, got \['RiskyGrid'\]"),
         ("RiskyGrid", {"fork": 5}, r"RiskyGrid has no field 'fork' \(did you mean forks\?\); there are forks, "),

@@ -13,7 +13,14 @@ from riskpath.envs.gymnasium_env import GymnasiumEnv
 from riskpath.envs.mountain_car import MAX_POSITION, MIN_POSITION
 from riskpath.envs.rendering import COLOURS, FOOTER, MARGIN, Episode, has_picture, picture
 
-IDS = ["riskpath/RiskyGrid-v0", "riskpath/ThreeState-v0", "riskpath/RiskyMountainCar-v0"]
+IDS = [
+    "riskpath/RiskyGrid-v0",
+    "riskpath/ThreeState-v0",
+    "riskpath/RiskyMountainCar-v0",
+    "riskpath/MeanReversionTrading-v0",
+    "riskpath/AmericanPut-v0",
+    "riskpath/OptionHedging-v0",
+]
 RIGHT, DOWN = 0, 1
 
 
@@ -86,6 +93,19 @@ def test_the_picture_shows_the_position_of_the_car(position):
     assert height == pytest.approx(np.sin(3 * position) * 0.45 + 0.55, abs=0.06)
     if position > MIN_POSITION:  # otherwise half of the car is outside
         assert columns.mean() / scale + MIN_POSITION == pytest.approx(position, abs=0.06)
+
+
+@pytest.mark.parametrize("name", ["MeanReversionTrading", "AmericanPut", "OptionHedging"])
+def test_the_picture_of_a_market_shows_the_path_of_the_price(name):
+    env: Any = rp.make(name)
+    low, high = env.view
+    prices = [low + share * (high - low) for share in (0.2, 0.4, 0.9)]
+    seen = [np.array([price, *[0.5] * (len(env.first_state) - 1), step], "f") for step, price in enumerate(prices)]
+    image = picture(env, Episode(seen, [0.1, 0.2]))
+    rows, columns = np.nonzero((image == rgb("#2f6da8")).all(axis=2))
+    heights = [rows[abs(columns - (64 + 428 * step / env.length)) < 2].mean() for step in (0, 1)]
+    assert heights == pytest.approx([248 - 200 * share for share in (0.2, 0.4)], abs=8)
+    assert image[248 - 180, 64 + 428 * 2 // env.length].tolist() == [255, 255, 255]  # the present price
 
 
 def test_the_total_of_the_car_is_shown():

@@ -1,5 +1,7 @@
 """The grid solver against the exact solvers on grids that lose nothing, and against simulation on others."""
 
+import functools
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ PAYS = ((0.0, 0.0), (1.0, -1.0), (2.0, -3.0))
 """(reward of the decision, change of level) of the three actions."""
 
 
+@functools.cache
 def lottery(discount: float = 1.0) -> rp.GridProblem:
     """Return a problem of levels 0, …, 4: actions pay and lower the level, chance moves it and pays level × noise."""
 
@@ -117,6 +120,7 @@ def test_all_levels_come_from_one_pass():
     assert len(frontier.plot().lines) == 1
 
 
+@functools.cache
 def normal_sum(resolution: int = 41) -> rp.GridProblem:
     """Return two steps that each pay action × (0.3 + noise): the mean wants 1, CVaR wants less."""
     return rp.GridProblem(

@@ -182,7 +182,7 @@ def _upper_tail(
             return value, "exact grid", {}
         rounded = backward(plan, axis, utility, round_up=True, progress=progress)
         # a threshold between two points is worth at most the upper one with the utility of the lower one
-        return best_goal(plan, rounded)[0] + axis.step, "consistent rounding", {}
+        return best_goal(plan, rounded)[0] + float(axis.step), "consistent rounding", {}
     coarse = layout(_half(plan))
     rough = ReturnAxis(axis.low, 2 * axis.step, -(-axis.count // 2))
     coarse_value, _ = best_goal(coarse, backward(coarse, rough, utility, progress=progress))

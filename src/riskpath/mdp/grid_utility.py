@@ -17,9 +17,9 @@ from riskpath.mdp.grid_stencils import read, widen
 class ReturnAxis(eqx.Module):
     """Equally spaced returns x; 0 is one of them if it lies inside."""
 
-    low: float
+    low: float | Array
     """The smallest return."""
-    step: float
+    step: float | Array
     """The distance of two returns."""
     count: int = eqx.field(static=True)
     """The number of returns."""
@@ -36,7 +36,7 @@ class ReturnAxis(eqx.Module):
     @property
     def points(self) -> Float[np.ndarray, " X"]:
         """The returns."""
-        return self.low + self.step * np.arange(self.count)
+        return float(self.low) + float(self.step) * np.arange(self.count)
 
     @property
     def values(self) -> Float[Array, " X"]:
@@ -47,12 +47,12 @@ class ReturnAxis(eqx.Module):
 class KinkedUtility(eqx.Module):
     """u(x) = slope·x + tail·min(x, 0)."""
 
-    slope: float
+    slope: float | Array
     """The slope above 0."""
-    tail: float
+    tail: float | Array
     """The additional slope below 0."""
 
-    def ends(self) -> tuple[float, float]:
+    def ends(self) -> tuple[float | Array, float | Array]:
         """Return the slopes at the lower and the upper end."""
         return self.slope + self.tail, self.slope
 
@@ -70,7 +70,7 @@ class TabulatedUtility(eqx.Module):
 
     heights: Float[Array, " X"]
     """u at the points of the axis."""
-    step: float
+    step: float | Array
     """The distance of the points."""
     margin: int = eqx.field(static=True)
     """How many cells beyond the axis may be read."""
