@@ -25,16 +25,19 @@ ACTIONS: dict[str, list[Any]] = {
     "Liquidation": [3, 2, 2],
     "RandomMDP": [0, 1, 0],
     "RiskyMountainCar": [np.ones(1, np.float32)] * 25 + [-np.ones(1, np.float32)] * 19,
+    "MeanReversionTrading": [lambda seen: int(np.clip(10 - 12 * (seen[0] - 1), 0, 20))] * 8,
+    "AmericanPut": [0] * 8,
+    "OptionHedging": [lambda seen: int(np.clip(10 + 160 * (seen[0] - 1), 0, 20))] * 16,
 }
-"""The actions before the picture."""
+"""The actions before the picture, or functions of the observation."""
 
 
 def picture(name: str) -> np.ndarray:
     """Return the picture of an environment after some actions."""
     env = gymnasium.make(f"riskpath/{name}-v0", render_mode="rgb_array")
-    env.reset(seed=0)
+    seen, _ = env.reset(seed=0)
     for action in ACTIONS[name]:
-        env.step(action)
+        seen, *_ = env.step(action(seen) if callable(action) else action)
     return np.asarray(env.render())
 
 

@@ -8,7 +8,9 @@ from riskpath import envs
 
 def test_every_name_makes_an_environment_of_that_class():
     paper = ["RiskyGrid", "RiskyMountainCar", "ThreeState"]
-    assert list(envs.BY_NAME) == sorted([*paper, "BettingGame", "Inventory", "Liquidation", "RandomMDP", "WindyCliff"])
+    finite = ["BettingGame", "Inventory", "Liquidation", "RandomMDP", "WindyCliff"]
+    markets = ["AmericanPut", "MeanReversionTrading", "OptionHedging"]
+    assert list(envs.BY_NAME) == sorted([*paper, *finite, *markets])
     assert all(type(rp.make(name)).__name__ == name for name in envs.BY_NAME)
 
 
@@ -22,10 +24,10 @@ def test_fields_are_passed_on():
         (
             "RiskGrid",
             {},
-            r"unknown environment 'RiskGrid' \(did you mean RiskyGrid\?\); there are Bet",
+            r"unknown environment 'RiskGrid' \(did you mean RiskyGrid\?\); there are American",
         ),
         ("Chess", {}, "unknown environment 'Chess'; there are .*RiskyGrid, RiskyMountainCar, ThreeState"),
-        (None, {}, "make needs the name of an environment, got None; there are BettingGame"),
+        (None, {}, "make needs the name of an environment, got None; there are AmericantingGame"),
         (rp.RiskyGrid, {}, "make needs the name of an environment, got <class"),
         (["RiskyGrid"], {}, r"make needs the name of an environment, got \['RiskyGrid'\]"),
         ("RiskyGrid", {"fork": 5}, r"RiskyGrid has no field 'fork' \(did you mean forks\?\); there are forks, "),

@@ -8,12 +8,15 @@ import dataclasses
 import importlib.util
 from typing import Any
 
+from riskpath.envs.american_put import AmericanPut
 from riskpath.envs.betting_game import BettingGame
 from riskpath.envs.environment import Environment
 from riskpath.envs.gymnax_env import from_gymnax
 from riskpath.envs.inventory import Inventory
 from riskpath.envs.liquidation import Liquidation
+from riskpath.envs.mean_reversion_trading import MeanReversionTrading
 from riskpath.envs.mountain_car import RiskyMountainCar
+from riskpath.envs.option_hedging import OptionHedging
 from riskpath.envs.random_mdp import RandomMDP
 from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.envs.three_state import ThreeState
@@ -22,10 +25,13 @@ from riskpath.errors import RiskpathError, did_you_mean
 from riskpath.registry import concrete
 
 __all__ = [
+    "AmericanPut",
     "BettingGame",
     "Environment",
     "Inventory",
     "Liquidation",
+    "MeanReversionTrading",
+    "OptionHedging",
     "RandomMDP",
     "RiskyGrid",
     "RiskyMountainCar",

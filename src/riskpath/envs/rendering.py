@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import UInt8
 
+from riskpath.envs import pictures_of_markets as pictures_of_markets
 from riskpath.envs import pictures_of_places as pictures_of_places
 from riskpath.envs import pictures_over_time as pictures_over_time
 from riskpath.envs.drawing import (

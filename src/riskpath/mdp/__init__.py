@@ -1,7 +1,11 @@
-"""Finite decision problems: model, policies, exact evaluation, operators and exact solvers."""
+"""Finite decision problems, and problems on a grid: model, policies, exact evaluation, operators and exact solvers."""
 
 from riskpath.mdp import operators
 from riskpath.mdp.frontier import Frontier
+from riskpath.mdp.grid_policy import GridPolicy
+from riskpath.mdp.grid_problem import GridProblem, Quadrature, finite_noise, normal_noise
+from riskpath.mdp.grid_solution import GridFrontier, GridSolution
+from riskpath.mdp.grid_solver import grid_frontier, solve_grid
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import AdaptivePolicy, HistoryPolicy, Lottery, MarkovPolicy, RandomisedPolicy
 from riskpath.mdp.solution import Solution
@@ -11,12 +15,21 @@ __all__ = [
     "AdaptivePolicy",
     "FiniteMDP",
     "Frontier",
+    "GridFrontier",
+    "GridPolicy",
+    "GridProblem",
+    "GridSolution",
     "HistoryPolicy",
     "Lottery",
     "MarkovPolicy",
+    "Quadrature",
     "RandomisedPolicy",
     "Solution",
+    "finite_noise",
     "frontier",
+    "grid_frontier",
+    "normal_noise",
     "operators",
     "solve",
+    "solve_grid",
 ]

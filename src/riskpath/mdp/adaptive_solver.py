@@ -20,9 +20,9 @@ from riskpath.mdp.policies import Policy
 from riskpath.mdp.return_graph import ReturnGraph
 from riskpath.mdp.solution import Solution
 from riskpath.mdp.utility_iteration import utility_iteration
-from riskpath.risk.compose import Mixture
+from riskpath.risk.compose import mean_and_cvar
 from riskpath.risk.law import Law
-from riskpath.risk.measures import CVaR, Mean, RiskMeasure
+from riskpath.risk.measures import RiskMeasure
 
 PROOF_LIMIT = 4096
 """The largest number of laws combined at one state; beyond it no proof is attempted."""
@@ -47,24 +47,11 @@ def solve_adaptive(
     return Solution(mdp, risk, "adaptive", float(risk.value(law)), law, policy, proof is not None, report, details)
 
 
-def mean_and_cvar(risk: RiskMeasure) -> tuple[float, float] | None:
-    """Return (w, η) if the measure is (1−w)·mean + w·CVaR_η, else None."""
-    parts = zip(risk.shares, risk.measures, strict=True) if isinstance(risk, Mixture) else [(1.0, risk)]
-    tails: dict[float, float] = {}
-    for share, measure in parts:
-        if isinstance(measure, CVaR):
-            tails[float(measure.level)] = tails.get(float(measure.level), 0.0) + float(share)
-        elif not isinstance(measure, Mean):
-            return None
-    if len(tails) > 1:
-        return None
-    return next(((w, eta) for eta, w in tails.items()), (1.0, 1.0))
-
-
 def _solve_goal(
     mdp: FiniteMDP, risk: RiskMeasure, share: float, level: float, tolerance: float, progress: Progress | None
 ) -> Solution:
     """Solve (1−w)·mean + w·CVaR_η = max_b {b + (w/η) E[λ(Z − b) + min(Z − b, 0)]} with λ = (1−w)η/w."""
+    share, level = (share, level) if share > 0 else (1.0, 1.0)  # the mean is CVaR at level 1
     weight = max((1 - share) * level / share, TIE_WEIGHT)
     answer = solve_levels(mdp, [level / share], weight, tolerance, progress)
     law, policy = answer.optima.laws(answer.goals)[0], answer.optima.policy(float(answer.goals[0]))

@@ -72,6 +72,20 @@ def _flatten(part: Any) -> list[tuple[Level, RiskMeasure]]:
     return [(share * inner, part) for inner, part in zip(measure.shares, measure.measures, strict=True)]
 
 
+def mean_and_cvar(risk: RiskMeasure) -> tuple[float, float] | None:
+    """Return (w, η) if the measure is (1−w)·mean + w·CVaR_η, else None."""
+    parts = zip(risk.shares, risk.measures, strict=True) if isinstance(risk, Mixture) else [(1.0, risk)]
+    tails: dict[float, float] = {}
+    for share, measure in parts:
+        if isinstance(measure, CVaR):
+            tails[float(measure.level)] = tails.get(float(measure.level), 0.0) + float(share)
+        elif not isinstance(measure, Mean):
+            return None
+    if len(tails) > 1:
+        return None
+    return next(((w, eta) for eta, w in tails.items()), (0.0, 1.0))
+
+
 class Distortion(RiskMeasure):
     """A measure of your own, defined by its distortion: `Distortion(lambda tau: tau**2 * (3 - 2 * tau))`.
 

@@ -1,0 +1,145 @@
+"""What the trading problems share: an episode of fixed length whose step is a decision and then a move of the price.
+
+A problem of this kind is a `MarketProblem` with `decide` and `move`, as `riskpath.mdp.grid_problem` describes them. The
+environment and the grid solver use the same two functions.
+"""
+
+import abc
+import math
+from numbers import Real
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Shaped
+
+from riskpath.envs.environment import Environment
+from riskpath.errors import RiskpathError
+from riskpath.mdp.grid_problem import GridProblem
+from riskpath.types import EnvSpec, Key
+from riskpath.validation import require_positive
+
+
+def as_parameter(value: Any) -> Any:
+    """Return a number as a float, because only floats may differ between lanes; leave arrays as they are."""
+    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else value
+
+
+def require_finite(env: Any, *names: str) -> None:
+    """Refuse a parameter that is not a finite number; arrays pass, their values may be unknown."""
+    for name in names:
+        value = getattr(env, name)
+        if not hasattr(value, "dtype") and not (isinstance(value, float) and math.isfinite(value)):
+            raise RiskpathError(f"{name} must be a finite number, got {value!r}")
+
+
+def scaled(points: int, resolution: float) -> int:
+    """Return a number of grid points at another resolution."""
+    return max(3, round((points - 1) * resolution) + 1)
+
+
+def require_resolution(resolution: float) -> None:
+    """Refuse a resolution that is not a positive number."""
+    require_positive(resolution=resolution)
+
+
+def known(value: Any, otherwise: float) -> float:
+    """Return a parameter as a number; `otherwise` where it is an array, whose value may be unknown."""
+    return value if isinstance(value, float) else otherwise
+
+
+class Market(eqx.Module):
+    """The state of an episode."""
+
+    state: tuple[Float[Array, ""], ...]
+    """The coordinates: the price and, where there is one, the position."""
+    time: Int[Array, ""]
+    """Steps taken in this episode."""
+
+
+class MarketProblem(Environment):
+    """An episode of `steps` decisions; the observation is the state and the step."""
+
+    @property
+    @abc.abstractmethod
+    def first_state(self) -> tuple[Any, ...]:
+        """The coordinates at the start of an episode."""
+
+    @property
+    @abc.abstractmethod
+    def length(self) -> int:
+        """The number of decisions in an episode."""
+
+    @property
+    @abc.abstractmethod
+    def num_actions(self) -> int:
+        """The number of actions; 0 if they are continuous."""
+
+    @property
+    @abc.abstractmethod
+    def view(self) -> tuple[float, float]:
+        """The prices that a picture shows."""
+
+    @abc.abstractmethod
+    def action_value(self, action: Shaped[Array, "*act"]) -> Float[Array, ""]:
+        """Return the amount that an action of an agent stands for."""
+
+    @abc.abstractmethod
+    def decide(self, time: Any, state: tuple[Any, ...], amount: Any) -> tuple[tuple[Any, ...], Any, Any]:
+        """Return post-state, reward and whether the episode ends."""
+
+    @abc.abstractmethod
+    def move(self, time: Any, post: tuple[Any, ...], noise: Any) -> tuple[tuple[Any, ...], Any]:
+        """Return next state and reward after a standard normal noise."""
+
+    @abc.abstractmethod
+    def grid_problem(self, resolution: float = 1.0, discount: float = 1.0) -> GridProblem:
+        """Return the problem for the grid solver; a larger resolution has more points."""
+
+    def reset(self, key: Key) -> tuple[Float[Array, " n"], Market]:
+        """Return the first observation and state of an episode."""
+        market = Market(tuple(jnp.asarray(x, jnp.float32) for x in self.first_state), jnp.zeros((), jnp.int32))
+        return _observe(market), market
+
+    def step(
+        self, key: Key, state: Market, action: Shaped[Array, "*act"]
+    ) -> tuple[Float[Array, " n"], Market, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
+        """Decide, then move the price; the last step terminates the episode."""
+        post, paid, ends = self.decide(state.time, state.state, self.action_value(action))
+        following, gained = self.move(state.time, post, jax.random.normal(key))
+        ends = jnp.asarray(ends, bool)
+        coordinates = tuple(jnp.where(ends, a, b) for a, b in zip(post, following, strict=True))
+        reward = jnp.asarray(paid, jnp.float32) + jnp.where(ends, 0.0, gained)
+        market = Market(coordinates, state.time + 1)
+        return _observe(market), market, reward, ends | (market.time >= self.length), jnp.zeros((), bool)
+
+    def action_mask(self, state: Any) -> Bool[Array, " A"]:
+        """Return that every action is available; an empty mask if actions are continuous."""
+        return jnp.ones((self.num_actions,), bool)
+
+    def is_last(self, time: Any) -> Any:
+        """Tell whether this is the last step."""
+        return time == self.length - 1
+
+
+def market_spec(env: MarketProblem, *bounds: tuple[float, float]) -> EnvSpec:
+    """Return the specification of a market; the bounds of the state are wide, so that no episode leaves them."""
+    listed = (*bounds, (0.0, float(env.length)))
+    return EnvSpec(
+        num_actions=env.num_actions,
+        observation_shape=(len(listed),),
+        max_episode_steps=env.length,
+        action_size=0 if env.num_actions else 1,
+        observation_bounds=listed,
+    )
+
+
+def amounts(low: Any, high: Any, count: int) -> Float[np.ndarray, " A"]:
+    """Return equally spaced amounts."""
+    return np.linspace(float(low), float(high), count)
+
+
+def _observe(market: Market) -> Float[Array, " n"]:
+    return jnp.stack([*market.state, market.time.astype(jnp.float32)])
