@@ -217,10 +217,13 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "delay": (lambda run: rp.ActorCriticTraining(policy_delay=0), "policy_delay must be at least 1, got 0"),
     "critic": (lambda run: rp.TQL(critic="both"), "critic must be joint, trajectory or convolved, got 'both'"),  # pyright: ignore[reportArgumentType]
     # Exact solutions.
-    "name to solve": (lambda run: rp.solve("RiskyGrid", "cvar:0.1"), "solve needs a FiniteMDP, got RiskyGrid; for a"),  # pyright: ignore[reportArgumentType]
+    "name to solve": (
+        lambda run: rp.solve("RiskyGrid", "cvar:0.1"),
+        r"solve needs a FiniteMDP, or an environment with a finite problem or a grid, such as rp\.make\(name\); got Ris",
+    ),
     "problem to solve": (
-        lambda run: rp.solve(rp.make("RiskyGrid"), "mean"),
-        r"got RiskyGrid; .* rp\.make\(name\)",
+        lambda run: rp.solve(rp.make("RiskyMountainCar"), "mean"),
+        r"such as rp\.make\(name\); got RiskyMountainCar",
     ),
     # Measures.
     "a number": (lambda run: rp.parse_risk(0.25), r"expected a risk measure such as CVaR\(0.25\) .*, got 0.25"),  # pyright: ignore[reportArgumentType]

@@ -60,7 +60,7 @@ def test_the_plot_shows_every_level():
         (lambda: rp.frontier(INVENTORY, []), r"levels must be numbers in \(0, 1\], got \[\]"),
         (lambda: rp.frontier(INVENTORY, "0.1"), r"levels must be numbers in \(0, 1\], got '0.1'"),
         (lambda: rp.frontier(INVENTORY, [True]), r"a CVaR level must be in \(0, 1\], got True"),
-        (lambda: rp.frontier("Inventory"), "needs a FiniteMDP or an environment that has one"),
+        (lambda: rp.frontier("Inventory"), "needs a FiniteMDP, or an environment with a finite problem"),
         (lambda: rp.frontier(rp.ThreeState(), [0.1]).policy(0.2), "has no level 0.2; its levels are 0.1"),
         (lambda: rp.solve(INVENTORY, "cvar:0.1", tolerance=0.0), r"tolerance must be a number in \(0, 1\), got 0.0"),
         (

@@ -88,7 +88,8 @@ def as_finite_mdp(problem: Any) -> FiniteMDP:
     if callable(getattr(problem, "mdp", None)) and not isinstance(problem, type):
         return problem.mdp()
     kind = problem if isinstance(problem, str) else type(problem).__name__
-    raise RiskpathError(f"solve needs a FiniteMDP or an environment that has one, such as rp.make(name); got {kind}")
+    needs = "a FiniteMDP, or an environment with a finite problem or a grid, such as rp.make(name)"
+    raise RiskpathError(f"solve needs {needs}; got {kind}")
 
 
 def check_tolerance(tolerance: Any) -> None:
