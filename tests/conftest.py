@@ -4,11 +4,13 @@ import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # Most programs here run only for a moment: they are compiled without optimisations (the fixture `optimised` switches
 # them on), and are shared between the processes of a test run and between test runs.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-# XLA's older way to compile fused loops for the CPU takes half the time. JAX reads this when it is first imported.
+# XLA's older way to compile fused loops for the CPU takes half the time, but rounds differently (the fixture `as_users`
+# has the usual one). JAX reads this when it is first imported.
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
@@ -17,6 +19,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 import jax
 import jaxtyping
 import pytest
+from jax._src import compiler
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -56,27 +59,46 @@ def unchecked() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", before)
 
 
-unoptimised_programs = [True]
-"""Whether programs that were compiled without optimisations may be in memory."""
+settings_in_memory = ["unoptimised"]
+"""How the programs in memory may have been compiled."""
 
 
 @pytest.fixture(autouse=True)
-def note_unoptimised_programs(request: pytest.FixtureRequest) -> None:
+def note_settings(request: pytest.FixtureRequest) -> None:
     """Remember that a test compiles without optimisations."""
-    if "optimised" not in request.fixturenames:
-        unoptimised_programs[0] = True
+    if not {"optimised", "as_users"} & set(request.fixturenames):
+        settings_in_memory[0] = "unoptimised"
+
+
+def forget_other_programs(settings: str) -> None:
+    """Release programs that were compiled in another way; tests in a row share theirs."""
+    if settings_in_memory[0] != settings:
+        jax.clear_caches()
+        settings_in_memory[0] = settings
 
 
 @pytest.fixture
 def optimised() -> Iterator[None]:
-    """Compile programs with optimisations, for one test: long runs, and everything about bits.
-
-    Tests in a row share their programs. What they leave behind may serve other tests: it is only faster.
-    """
+    """Compile programs with optimisations, for one long run. They may serve other tests later: they are only faster."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
-    if unoptimised_programs[0]:
-        jax.clear_caches()  # no program that was compiled without optimisations before may serve this test
-        unoptimised_programs[0] = False
+    forget_other_programs("optimised")
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture
+def as_users(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Compile programs exactly as users do, for a test about bits: they depend on how loops are fused."""
+    original = compiler.get_compile_options
+
+    def get_compile_options(*args: Any, env_options_overrides: Any = None, **options: Any) -> Any:
+        overrides = {"xla_cpu_use_fusion_emitters": True, **(env_options_overrides or {})}
+        return original(*args, env_options_overrides=overrides, **options)
+
+    monkeypatch.setattr(compiler, "get_compile_options", get_compile_options)
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", False)
+    forget_other_programs("as users")
     yield
     jax.config.update("jax_disable_most_optimizations", before)

@@ -129,7 +129,7 @@ class Signal(gymnasium.Env):
 def test_what_is_sensed_is_learned_used_and_kept(image, tmp_path, unchecked):
     network = rp.Network(hidden=(16,), normalize_observations=not image)
     agent = rp.IQN(rp.Mean(), discount=1.0, network=network, training=SMALL)
-    run = rp.train(agent, lambda: Signal(image), steps=800, seeds=2)
+    run = rp.train(agent, lambda: Signal(image), steps=1_500, seeds=2)
     assert run.lanes.time_step.observation.dtype == (np.uint8 if image else np.float32)
     assert run.evaluate(50).returns.mean() > 0.95
     run.save(tmp_path / "run")

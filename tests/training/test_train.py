@@ -264,7 +264,8 @@ def test_cvar_drl_reacts_to_its_rewards(unchecked):
         for name, asset in (("shares", shares), ("bonds", bonds))
     }
     mdp = rp.FiniteMDP.from_outcomes(outcomes, start="year 1")
-    agent = rp.CVaRDRL("cvar:0.25", discount=1.0, network=rp.Network(hidden=(32,)), training=LEARN)
+    training = dataclasses.replace(LEARN, batch_size=32, online_taus=32, target_taus=32, act_taus=64)  # it needs more
+    agent = rp.CVaRDRL("cvar:0.25", discount=1.0, network=rp.Network(hidden=(32,)), training=training)
     run = rp.train(agent, mdp, steps=6_000, seeds=2)
     assert run.values()[0] == pytest.approx([25.0, 25.0])
     assert run.estimates()[0] == pytest.approx([25.0, 25.0], abs=5.0)

@@ -71,11 +71,11 @@ def stack(settings: Sequence[Any], seeds: int, swept: Callable[[Any], bool]) -> 
 
 
 def _repeat_each(column: Sequence[Any], times: int) -> Array:
-    """Stack numbers or arrays and repeat each: by NumPy, which compiles no program, unless they are random keys."""
-    arrays = [np.float32(x) if isinstance(x, float) else x for x in column]
-    if jnp.issubdtype(arrays[0].dtype, jax.dtypes.prng_key):
-        return jnp.repeat(jnp.stack(arrays), times, axis=0)
-    return jnp.asarray(np.repeat(np.stack([np.asarray(x) for x in arrays]), times, axis=0))
+    """Stack numbers or arrays and repeat each; Python's numbers by NumPy, which compiles no program."""
+    if all(isinstance(x, float) for x in column):
+        return jnp.asarray(np.repeat(np.asarray(column, np.float32), times))
+    arrays = [jnp.asarray(x, jnp.float32) if isinstance(x, float) else x for x in column]
+    return jnp.repeat(jnp.stack(arrays), times, axis=0)
 
 
 def start(agents: Sequence[Agent], environments: Sequence[Environment], seeds: int, num_envs: int, seed: int) -> Lanes:
