@@ -37,7 +37,7 @@ def test_solve_sets_fields_of_the_problem(cli):
     ("command", "names"),
     [
         ("agents", ["CVaRDRL", "IQN", "IQTD3", "TQL", "TQLContinuous"]),
-        ("envs", ["RiskyGrid", "RiskyMountainCar", "ThreeState", "any"]),
+        ("envs", ["AmericanPut", "OptionHedging", "RiskyGrid", "RiskyMountainCar", "ThreeState", "any"]),
         ("risks", ["mean", "cvar:LEVEL", "wang:LEVEL", "cpw:LEVEL", "pow:LEVEL", "0.7*mean+0.3*cvar:0.1"]),
     ],
 )
