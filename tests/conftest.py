@@ -1,6 +1,7 @@
 """Settings of every test, as strict as Equinox' own, and fixtures that change one of them."""
 
 import gc
+import importlib.metadata
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 # them on), and are shared between the processes of a test run and between test runs.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # XLA's older way to compile fused loops for the CPU takes half the time, but rounds differently (the fixture `as_users`
-# has the usual one). JAX reads this when it is first imported.
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
+# has the usual one). JAX reads this when it is first imported, and ends if it does not know a flag: 0.11 does not.
+HAS_OLD_LOOPS = importlib.metadata.version("jaxlib").startswith("0.10.")
+if HAS_OLD_LOOPS:
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
@@ -96,7 +99,8 @@ def as_users(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         overrides = {"xla_cpu_use_fusion_emitters": True, **(env_options_overrides or {})}
         return original(*args, env_options_overrides=overrides, **options)
 
-    monkeypatch.setattr(compiler, "get_compile_options", get_compile_options)
+    if HAS_OLD_LOOPS:
+        monkeypatch.setattr(compiler, "get_compile_options", get_compile_options)
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
     forget_other_programs("as users")

@@ -36,7 +36,7 @@ def measured(returns: Float[np.ndarray, " n"], risk: RiskMeasure) -> Simulated:
     z = np.sort(returns)
     value = float(risk.value(z))
     spread = float(np.std(influence(z, risk)))
-    error = 1.96 * spread / np.sqrt(len(z))
+    error = float(1.96 * spread / np.sqrt(len(z)))
     return Simulated(value, (value - error, value + error), thinned(z), len(z))
 
 
@@ -74,7 +74,8 @@ class GridSolution:
     interval: tuple[float, float]
     """A 95% interval of `lower`."""
     upper: float | None
-    """An upper bound or an estimate of the optimum of this class; None if there is none."""
+    """An upper bound or an estimate of the optimum of this class; None if there is none. An estimate is at least
+    `lower`."""
     upper_kind: str
     """How `upper` was found: "exact grid", "consistent rounding", "extrapolated estimate" or "none"."""
     law: Law
@@ -104,8 +105,8 @@ class GridSolution:
 
     @property
     def bracket(self) -> float | None:
-        """upper − lower, or None without an upper bound."""
-        return None if self.upper is None else self.upper - self.lower
+        """`upper` minus the lower end of `interval`, or None without an upper bound."""
+        return None if self.upper is None else self.upper - self.interval[0]
 
     def describe(self) -> str:
         """Return the value, its bounds and the law of the return as a few lines of text."""

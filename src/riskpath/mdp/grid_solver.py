@@ -33,6 +33,8 @@ EPISODES = 200_000
 """The number of simulated episodes behind a lower bound."""
 SCOUTS = 20_000
 """The number of episodes of the mean-optimal policy that find the range of returns."""
+ESTIMATE = "extrapolated estimate"
+"""The kind of an upper value that is no bound: value + (value − value at half resolution)/3, at least the value."""
 WIDER = 0.1
 """The share by which the range of returns is widened at both ends."""
 
@@ -94,7 +96,7 @@ def solve_grid(
         if bound:
             upper, kind, details = _upper_tail(plan, axis, parts, value, progress)
     simulated = measured(policy.simulate(episodes, seed + 1), risk)
-    if upper is not None:
+    if upper is not None and kind == ESTIMATE:  # where sampling errors exceed those of the grid
         upper = max(upper, simulated.value)
     return GridSolution(
         problem=problem,
@@ -186,7 +188,7 @@ def _upper_tail(
     coarse = layout(_half(plan))
     rough = ReturnAxis(axis.low, 2 * axis.step, -(-axis.count // 2))
     coarse_value, _ = best_goal(coarse, backward(coarse, rough, utility, progress=progress))
-    return max(value, value + (value - coarse_value) / 3), "extrapolated estimate", {"coarse_value": coarse_value}
+    return max(value, value + (value - coarse_value) / 3), ESTIMATE, {"coarse_value": coarse_value}
 
 
 def _upper_mean(plan: Layout, axis: ReturnAxis, value: float) -> tuple[float, str, dict[str, float]]:
@@ -194,7 +196,7 @@ def _upper_mean(plan: Layout, axis: ReturnAxis, value: float) -> tuple[float, st
     if plan.problem.noise.draw is None and not any(plan.decide_between + plan.move_between):
         return value, "exact grid", {}
     _, coarse_value = mean_tables(layout(_half(plan)))
-    return max(value, value + (value - coarse_value) / 3), "extrapolated estimate", {"coarse_value": coarse_value}
+    return max(value, value + (value - coarse_value) / 3), ESTIMATE, {"coarse_value": coarse_value}
 
 
 def _half(plan: Layout) -> GridProblem:
