@@ -12,9 +12,9 @@ from typing import Any
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # XLA's older way to compile fused loops for the CPU takes half the time, but rounds differently (the fixture `as_users`
 # has the usual one). JAX reads this when it is first imported, and ends if it does not know a flag: 0.11 does not.
-HAS_OLD_LOOPS = importlib.metadata.version("jaxlib").startswith("0.10.")
-if HAS_OLD_LOOPS:
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + (
+    " --xla_cpu_use_fusion_emitters=false" if importlib.metadata.version("jaxlib").startswith("0.10.") else ""
+)
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
@@ -99,7 +99,7 @@ def as_users(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         overrides = {"xla_cpu_use_fusion_emitters": True, **(env_options_overrides or {})}
         return original(*args, env_options_overrides=overrides, **options)
 
-    if HAS_OLD_LOOPS:
+    if "fusion_emitters" in os.environ["XLA_FLAGS"]:
         monkeypatch.setattr(compiler, "get_compile_options", get_compile_options)
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)

@@ -219,7 +219,7 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     # Exact solutions.
     "name to solve": (
         lambda run: rp.solve("RiskyGrid", "cvar:0.1"),
-        r"solve needs a FiniteMDP, or an environment with a finite problem or a grid, such as rp\.make\(name\); got Ris",
+        r"solve needs a FiniteMDP, or an environment with a finite problem or a grid, such as .*; got RiskyGrid",
     ),
     "problem to solve": (
         lambda run: rp.solve(rp.make("RiskyMountainCar"), "mean"),

@@ -11,6 +11,7 @@ from riskpath.mdp import grid_memory
 from riskpath.mdp.grid_greedy import greedy_tables
 from riskpath.mdp.grid_layout import layout
 from riskpath.mdp.grid_policy import GridPolicy
+from riskpath.mdp.grid_solver import grid_frontier
 from riskpath.mdp.grid_utility import ReturnAxis
 
 PROBS = (0.25, 0.5, 0.25)
@@ -107,17 +108,16 @@ def test_utility_iteration_finds_the_best_known_value():
 
 def test_all_levels_come_from_one_pass():
     calls = []
-    frontier = rp.grid_frontier(
+    found = grid_frontier(
         lottery(), (1.0, 0.05, 0.25, 0.25), episodes=4000, progress=lambda step, total: calls.append((step, total))
     )
     assert calls == [(1, 3), (2, 3), (3, 3)]
-    assert [point.level for point in frontier.points] == [0.05, 0.25, 1.0]
-    for point in frontier.points:
-        assert point.value == pytest.approx(rp.solve(lottery_mdp(), rp.CVaR(point.level)).value, abs=1e-5)
-        assert point.simulated.value == pytest.approx(point.value, abs=0.4)
-    assert "0.05" in frontier.describe()
-    assert frontier.to_json()["points"][2]["goal"] == 0.0
-    assert len(frontier.plot().lines) == 1
+    assert found.levels.tolist() == [0.05, 0.25, 1.0]
+    assert not found.exact
+    for level, upper, value in zip(found.levels, found.upper, found.values, strict=True):
+        assert upper == pytest.approx(rp.solve(lottery_mdp(), rp.CVaR(float(level))).value, abs=1e-5)
+        assert value == pytest.approx(upper, abs=0.4)
+    assert set(found.rows()[0]) == {"level", "cvar", "mean", "goal", "value on the grid"}
 
 
 @functools.cache
@@ -173,11 +173,11 @@ def test_wrong_arguments_are_refused(arguments, message, unchecked):
 
 
 @pytest.mark.parametrize(
-    ("levels", "message"), [((0.0,), "got 0"), ((0.5, 2.0), "got 2"), ((), "a frontier needs at least one level")]
+    ("levels", "message"), [((0.0,), "got 0"), ((0.5, 2.0), "got 2"), ((), "levels must be numbers in")]
 )
 def test_levels_outside_of_0_and_1_are_refused(levels, message, unchecked):
     with pytest.raises(rp.RiskpathError, match=message):
-        rp.grid_frontier(lottery(), levels)
+        rp.frontier(lottery(), levels)
 
 
 def test_a_grid_that_does_not_fit_is_refused_before_it_is_filled(monkeypatch):

@@ -4,8 +4,8 @@ from riskpath.mdp import operators
 from riskpath.mdp.frontier import Frontier
 from riskpath.mdp.grid_policy import GridPolicy
 from riskpath.mdp.grid_problem import GridProblem, Quadrature, finite_noise, normal_noise
-from riskpath.mdp.grid_solution import GridFrontier, GridSolution
-from riskpath.mdp.grid_solver import grid_frontier, solve_grid
+from riskpath.mdp.grid_solution import GridSolution
+from riskpath.mdp.grid_solver import solve_grid
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import AdaptivePolicy, HistoryPolicy, Lottery, MarkovPolicy, RandomisedPolicy
 from riskpath.mdp.solution import Solution
@@ -15,7 +15,6 @@ __all__ = [
     "AdaptivePolicy",
     "FiniteMDP",
     "Frontier",
-    "GridFrontier",
     "GridPolicy",
     "GridProblem",
     "GridSolution",
@@ -27,7 +26,6 @@ __all__ = [
     "Solution",
     "finite_noise",
     "frontier",
-    "grid_frontier",
     "normal_noise",
     "operators",
     "solve",

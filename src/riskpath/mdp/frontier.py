@@ -32,12 +32,17 @@ class Frontier:
     """The levels η."""
     goals: Float[np.ndarray, " E"]
     """The best threshold b of every level: the policy avoids returns below it."""
-    bounds: tuple[Float[np.ndarray, " E"], Float[np.ndarray, " E"]]
-    """A lower and an upper bound of the best CVaR of every level; equal if the optimum is exact."""
-    exact: bool
-    """Whether the optima are exact."""
+    upper: Float[np.ndarray, " E"]
+    """An upper bound or an estimate of the best CVaR of every level."""
+    upper_kind: str
+    """How `upper` was found: "exact" if the policies attain it, "upper bound", or "value on the grid"."""
     optima: GoalOptima = field(repr=False)
     """Makes the laws and policies."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the values are the exact optima."""
+        return self.upper_kind == "exact"
 
     @cached_property
     def laws(self) -> tuple[Law, ...]:
@@ -69,7 +74,7 @@ class Frontier:
         """Return level, best CVaR, mean and goal of every level; where the optimum is not exact also an upper bound."""
         columns = {"level": self.levels, "cvar": self.values, "mean": self.means, "goal": self.goals}
         if not self.exact:
-            columns["upper bound"] = self.bounds[1]
+            columns[self.upper_kind] = self.upper
         return [dict(zip(columns, map(float, row), strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def to_json(self) -> dict[str, Any]:
@@ -100,7 +105,8 @@ def finite_frontier(
     """Return the frontier of a finite problem."""
     require_exact_steps(mdp.max_episode_steps)
     answer = solve_levels(mdp, levels, tolerance=tolerance, progress=progress)
-    return Frontier(mdp.name, np.array(levels), answer.goals, (answer.lower, answer.upper), answer.exact, answer.optima)
+    kind = "exact" if answer.exact else "upper bound"
+    return Frontier(mdp.name, np.array(levels), answer.goals, answer.upper, kind, answer.optima)
 
 
 def check_levels(levels: Any) -> list[float]:

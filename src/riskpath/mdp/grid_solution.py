@@ -1,7 +1,6 @@
 """The results of the grid solver: a value between a simulated lower bound and an upper one, the policy and its law."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from riskpath.mdp.grid_memory import in_units
 from riskpath.mdp.grid_policy import GridPolicy
 from riskpath.mdp.grid_problem import GridProblem
 from riskpath.risk.law import Law
-from riskpath.risk.measures import CVaR, RiskMeasure
+from riskpath.risk.measures import RiskMeasure
 
 ATOMS = 4096
 """The number of atoms of the law of simulated returns, about."""
@@ -147,81 +146,23 @@ class GridSolution:
 
 
 @dataclass(frozen=True, eq=False)
-class FrontierPoint:
-    """The best policy for one CVaR level; it is simulated when its law is first asked for."""
+class GridOptima:
+    """The policies of a frontier on a grid; their laws are simulated when they are needed."""
 
-    level: float
-    """η."""
-    value: float
-    """CVaR_η of the best adaptive policy on the grid."""
-    policy: GridPolicy = field(repr=False)
-    """The policy."""
-    episodes: int = 200_000
-    """The number of episodes that are simulated."""
+    policies: dict[float, GridPolicy]
+    """The policy of every threshold."""
+    episodes: int
+    """The number of episodes that are simulated for a law."""
 
     @property
-    def goal(self) -> float:
-        """The threshold b of the policy."""
-        return self.policy.goal
+    def details(self) -> dict[str, Any]:
+        """Numbers about the solution."""
+        return {"method": "goal recursion on a grid", "episodes": self.episodes}
 
-    @cached_property
-    def simulated(self) -> Simulated:
-        """CVaR_η of simulated returns, with an interval and the law."""
-        return measured(self.policy.simulate(self.episodes, 1), CVaR(self.level))
+    def laws(self, goals: Float[np.ndarray, " G"]) -> list[Law]:
+        """Return the laws of simulated returns, thinned."""
+        return [thinned(np.sort(self.policy(float(goal)).simulate(self.episodes, 1))) for goal in goals]
 
-    @property
-    def law(self) -> Law:
-        """The law of simulated returns, thinned."""
-        return self.simulated.law
-
-    @property
-    def mean(self) -> float:
-        """The mean of simulated returns."""
-        return self.law.mean
-
-
-@dataclass(frozen=True, eq=False)
-class GridFrontier:
-    """The best adaptive policies for many CVaR levels, all from one backward pass."""
-
-    problem: GridProblem = field(repr=False)
-    """The problem with its grid."""
-    points: tuple[FrontierPoint, ...]
-    """One point for each level, ascending."""
-
-    def describe(self) -> str:
-        """Return a table: level, CVaR on the grid and simulated, mean, goal."""
-        lines = [" level       CVaR  simulated       mean       goal"]
-        for point in self.points:
-            numbers = (point.value, point.simulated.value, point.mean, point.goal)
-            lines.append(f"{point.level:6.3g} " + " ".join(f"{number:10.4g}" for number in numbers))
-        return "\n".join(lines)
-
-    def plot(self, ax: Any = None, *, label: str | None = None, **style: Any) -> Any:
-        """Draw the mean against CVaR of every level into matplotlib axes and return the axes."""
-        from riskpath.plot.style import as_axes, finish, pick_colours
-
-        ax = as_axes(ax)
-        colour = style.pop("color", None) or pick_colours(ax, [label])[0]
-        x, y = [point.value for point in self.points], [point.mean for point in self.points]
-        ax.plot(x, y, color=colour, label=label, **{"marker": "o", "markersize": 4, **style})
-        for point in self.points:
-            ax.annotate(
-                f"{point.level:g}", (point.value, point.mean), fontsize=7, xytext=(4, -8), textcoords="offset points"
-            )
-        return finish(ax, "CVaR at the level beside the point", "mean")
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the frontier as data for JSON."""
-        rows = [
-            {
-                "level": point.level,
-                "value": point.value,
-                "simulated": point.simulated.value,
-                "interval": list(point.simulated.interval),
-                "mean": point.mean,
-                "goal": point.goal,
-            }
-            for point in self.points
-        ]
-        return {"problem": self.problem.name, "cells": self.problem.cells, "points": rows}
+    def policy(self, goal: float) -> GridPolicy:
+        """Return the best policy of a threshold."""
+        return self.policies[goal]

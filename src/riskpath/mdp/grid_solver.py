@@ -9,12 +9,12 @@ up gives an upper bound if states and chance fall on the grid exactly; otherwise
 resolution gives an estimate of the limit. The range of returns is found by simulating the mean-optimal policy.
 """
 
-from collections.abc import Iterable
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from riskpath.errors import RiskpathError
+from riskpath.mdp.frontier import LEVELS, Frontier, check_levels
 from riskpath.mdp.grid_backward import Pass, Progress, backward, mean_tables
 from riskpath.mdp.grid_greedy import greedy_tables
 from riskpath.mdp.grid_layout import Layout, layout
@@ -22,10 +22,10 @@ from riskpath.mdp.grid_memory import require_memory
 from riskpath.mdp.grid_other_measures import improve_utility
 from riskpath.mdp.grid_policy import GridPolicy
 from riskpath.mdp.grid_problem import GridProblem
-from riskpath.mdp.grid_solution import FrontierPoint, GridFrontier, GridSolution, measured
+from riskpath.mdp.grid_solution import GridOptima, GridSolution, measured
 from riskpath.mdp.grid_utility import SHORTFALL, KinkedUtility, ReturnAxis
 from riskpath.risk.compose import as_risk, mean_and_cvar
-from riskpath.risk.measures import CVaR, RiskMeasure
+from riskpath.risk.measures import RiskMeasure
 from riskpath.validation import require_counts
 
 GridPolicies = Literal["adaptive", "markov"]
@@ -118,31 +118,24 @@ def solve_grid(
 
 
 def grid_frontier(
-    problem: GridProblem,
-    levels: Iterable[float] = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0),
-    *,
-    episodes: int = EPISODES,
-    progress: Progress | None = None,
-) -> GridFrontier:
+    problem: GridProblem, levels: Any = LEVELS, *, episodes: int = EPISODES, progress: Progress | None = None
+) -> Frontier:
     """Return the best adaptive policies of all CVaR levels from one backward pass; laws are simulated when needed."""
     _require_problem(problem)
     require_counts(2, episodes=episodes)
-    chosen = sorted({float(CVaR(level).level) for level in levels})
-    if not chosen:
-        raise RiskpathError("a frontier needs at least one level in (0, 1], got none")
+    chosen = check_levels(levels)
     require_memory(problem)
     plan = layout(problem)
     base, best_mean = mean_tables(plan)
-    mean_policy = GridPolicy(problem, base)
-    result = backward(plan, returns_axis(plan, mean_policy), SHORTFALL, progress=progress)
-    points = []
-    for level in chosen:
-        if level == 1:
-            points.append(FrontierPoint(level, best_mean, mean_policy, episodes))
-        else:
-            value, goal = best_goal(plan, result, level)
-            points.append(FrontierPoint(level, value, GridPolicy(problem, base, result, goal), episodes))
-    return GridFrontier(problem, tuple(points))
+    result = backward(plan, returns_axis(plan, GridPolicy(problem, base)), SHORTFALL, progress=progress)
+    found = [best_goal(plan, result, level) for level in chosen]
+    policies = {goal: GridPolicy(problem, base, result, goal) for _, goal in found}
+    values = np.array([value for value, _ in found])
+    if chosen[-1] == 1:  # the mean needs no grid of returns
+        values[-1], policies[found[-1][1]] = best_mean, GridPolicy(problem, base)
+    goals = np.array([goal for _, goal in found])
+    optima = GridOptima(policies, episodes)
+    return Frontier(problem.name, np.array(chosen), goals, values, "value on the grid", optima)
 
 
 def returns_axis(plan: Layout, mean_policy: GridPolicy) -> ReturnAxis:

@@ -1,12 +1,14 @@
 """`solve` and `frontier`: the best policies of a class, for one problem and one risk measure or all CVaR levels."""
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, overload
 
 from riskpath.errors import RiskpathError
 from riskpath.mdp.adaptive_solver import solve_adaptive
 from riskpath.mdp.frontier import LEVELS, Frontier, check_levels, finite_frontier
 from riskpath.mdp.goal_recursion import Progress
 from riskpath.mdp.goal_solver import TOLERANCE
+from riskpath.mdp.grid_problem import GridProblem
+from riskpath.mdp.grid_solver import GridPolicies, grid_frontier, solve_grid
 from riskpath.mdp.history_solver import solve_history
 from riskpath.mdp.markov_solver import solve_markov
 from riskpath.mdp.model import FiniteMDP
@@ -20,6 +22,17 @@ from riskpath.risk.measures import RiskMeasure
 PolicyClass = Literal["markov", "history", "adaptive", "nested"]
 
 
+@overload
+def solve(
+    problem: FiniteMDP,
+    risk: RiskMeasure | str,
+    policies: PolicyClass = "adaptive",
+    *,
+    randomised: bool = False,
+    tolerance: float = TOLERANCE,
+    progress: Progress | None = None,
+) -> Solution: ...
+@overload
 def solve(
     problem: Any,
     risk: RiskMeasure | str,
@@ -28,8 +41,17 @@ def solve(
     randomised: bool = False,
     tolerance: float = TOLERANCE,
     progress: Progress | None = None,
-) -> Solution:
-    """Return the best policy of a class, with its value and its law.
+) -> Any: ...
+def solve(
+    problem: Any,
+    risk: RiskMeasure | str,
+    policies: PolicyClass = "adaptive",
+    *,
+    randomised: bool = False,
+    tolerance: float = TOLERANCE,
+    progress: Progress | None = None,
+) -> Any:
+    """Return the best policy of a class, with its value and its law: a `Solution`, or a `GridSolution` on a grid.
 
     - "markov": π(s), at every step greedy in β of the return to go, like per-step methods;
     - "history": π(states and actions so far), the class of Trajectory Q-Learning, for deterministic transitions only;
@@ -37,7 +59,7 @@ def solve(
     - "nested": π(s), optimal for a different objective, the time-consistent risk β[R₀ + γβ[R₁ + …]].
 
     Args:
-        problem: A `FiniteMDP`, or an environment that has one: `rp.make("Inventory")`.
+        problem: A `FiniteMDP`, a `GridProblem`, or an environment that has one: `rp.make("Inventory")`.
         risk: A measure, or a text such as "cvar:0.1".
         policies: The class of policies.
         randomised: Let adaptive policies draw one of several policies at the start of an episode, which is better for
@@ -53,6 +75,13 @@ def solve(
         raise RiskpathError(f'randomised=True needs policies="adaptive", got {policies!r}')
     check_tolerance(tolerance)
     risk = as_risk(risk)
+    if (grid := as_grid_problem(problem)) is not None:
+        if randomised or policies not in get_args(GridPolicies):
+            kind = "randomised policies" if randomised else f"policies={policies!r}"
+            raise RiskpathError(
+                f"{kind} need a finite problem; on a grid there are {', '.join(get_args(GridPolicies))}"
+            )
+        return solve_grid(grid, risk, policies, progress=progress)  # pyright: ignore[reportArgumentType]
     mdp = as_finite_mdp(problem)
     require_exact_steps(mdp.max_episode_steps)
     if policies == "markov":
@@ -72,13 +101,23 @@ def frontier(
     """Return the best policy of every CVaR level from one backward pass, with mean, goal and law.
 
     Args:
-        problem: A `FiniteMDP`, or an environment that has one: `rp.make("Inventory")`.
+        problem: A `FiniteMDP`, a `GridProblem`, or an environment that has one: `rp.make("Inventory")`.
         levels: CVaR levels in (0, 1]; level 1 is the mean.
         tolerance: As in `solve`.
         progress: As in `solve`.
     """
     check_tolerance(tolerance)
+    if (grid := as_grid_problem(problem)) is not None:
+        return grid_frontier(grid, levels, progress=progress)
     return finite_frontier(as_finite_mdp(problem), check_levels(levels), tolerance, progress)
+
+
+def as_grid_problem(problem: Any) -> GridProblem | None:
+    """Return a `GridProblem`, or that of an environment; None if there is none."""
+    if isinstance(problem, GridProblem):
+        return problem
+    has_one = callable(getattr(problem, "grid_problem", None)) and not isinstance(problem, type)
+    return problem.grid_problem() if has_one else None
 
 
 def as_finite_mdp(problem: Any) -> FiniteMDP:
