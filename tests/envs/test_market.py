@@ -143,6 +143,12 @@ def test_the_grid_problem_is_solved_on_a_coarse_grid(env, risk, value, slack):
     assert (action in range(env.spec.num_actions), memory) == (True, (0, 0.0))
 
 
+def test_ties_of_per_step_risk_go_to_the_first_action():
+    solution = rp.solve_grid(rp.AmericanPut().grid_problem(0.25), "cvar:0.25", "markov", episodes=20_000)
+    assert solution.policy([1.2, 0.0])[0] == 0  # waiting and exercising are both worth 0 there
+    assert solution.value == pytest.approx(0.030, abs=0.006)
+
+
 def test_parameters_may_differ_between_lanes(unchecked):
     envs = [as_arrays(rp.MeanReversionTrading(cost=cost)) for cost in (0.0, 1.0)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *envs)

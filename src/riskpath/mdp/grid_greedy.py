@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from riskpath.mdp.grid_backward import Choices, Progress, choices, expectation, rise
 from riskpath.mdp.grid_layout import Layout
+from riskpath.mdp.grid_policy import first_best
 from riskpath.mdp.grid_stencils import read, widen
 from riskpath.mdp.grid_utility import SHORTFALL, ReturnAxis
 from riskpath.risk.measures import CVaR, RiskMeasure
@@ -34,6 +35,11 @@ def greedy_tables(
     return tuple(tables[::-1])
 
 
+def tie_width(axis: ReturnAxis) -> Float[Array, ""]:
+    """Return how much two risks may differ by rounding alone; then the first action is chosen, as the tables do it."""
+    return jnp.float32(1e-6 * axis.step * axis.count)
+
+
 @partial(jax.jit, static_argnames=("margin",))
 def _follow(expected: Array, risks: Array, options: Choices, axis: ReturnAxis, margin: int) -> Float[Array, "N X"]:
     """Return E_t of the greedy actions."""
@@ -42,7 +48,7 @@ def _follow(expected: Array, risks: Array, options: Choices, axis: ReturnAxis, m
     score = stencil.shift * axis.step + (later if options.ends is None else jnp.where(options.ends, 0.0, later))
     if options.refused is not None:
         score = jnp.where(options.refused, -jnp.inf, score)
-    chosen = score.argmax(axis=0)[None, :]
+    chosen = first_best(score, tie_width(axis))[None, :]
     row, weight = (jnp.take_along_axis(x, chosen[..., None], axis=0)[0] for x in (stencil.row, stencil.weight))
     shift = jnp.take_along_axis(stencil.shift, chosen, axis=0)[0]
     followed = read(widen(expected, margin, rise(axis, SHORTFALL)), margin, axis.count, row, weight, shift)

@@ -39,6 +39,8 @@ class Guide(NamedTuple):
     """The grid of returns."""
     utility: Utility
     """u."""
+    slack: Float[Array, ""]
+    """Scores that differ by less are equal; the first action is then chosen."""
 
 
 class Episodes(NamedTuple):
@@ -64,6 +66,8 @@ class GridPolicy:
     """The backward pass of an adaptive policy; None for a markov one."""
     goal: float = 0.0
     """The threshold b, which is subtracted from the return so far."""
+    slack: float | Array = 0.0
+    """Scores of actions that differ by less are equal; the first of these actions is then chosen."""
 
     def __call__(self, state: Any, memory: Any = None, reward: float = 0.0) -> tuple[Any, Any]:
         """Return the action for an observation; the memory is the time and the return so far."""
@@ -83,9 +87,10 @@ class GridPolicy:
 
     def guide(self, time: int) -> Guide:
         """Return the tables of one time, for `act`."""
+        slack = jnp.float32(self.slack)
         if self.expected is None:
-            return Guide(None, self.base[time], ReturnAxis(0.0, 1.0, 2), LINEAR)
-        return Guide(self.expected.tables[time], self.base[time], self.expected.axis, self.expected.utility)
+            return Guide(None, self.base[time], ReturnAxis(0.0, 1.0, 2), LINEAR, slack)
+        return Guide(self.expected.tables[time], self.base[time], self.expected.axis, self.expected.utility, slack)
 
     def simulate(self, episodes: int, seed: int = 0) -> Float[np.ndarray, " episodes"]:
         """Return the discounted returns of independent episodes of the continuous problem."""
@@ -156,8 +161,13 @@ def act(
         beyond = jnp.where(place < inside, low, high) * axis.step * (place - inside)
         # where the episode ends the utility is known
         score = jnp.where(ends, guide.utility.at(axis, x + paid), value + beyond) + TIE * score
-    best = jnp.where(refused, -jnp.inf, score).argmax()
+    best = first_best(jnp.where(refused, -jnp.inf, score), guide.slack)
     return best, tuple(coordinate[best] for coordinate in post), reward[best], ends[best]
+
+
+def first_best(score: Float[Array, "A *m"], slack: Float[Array, ""]) -> Int[Array, "*m"]:
+    """Return the first action whose score is at most `slack` below the best one."""
+    return (score >= score.max(axis=0, keepdims=True) - slack).argmax(axis=0)
 
 
 @partial(jax.jit, static_argnums=0)

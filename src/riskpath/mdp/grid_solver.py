@@ -16,7 +16,7 @@ import numpy as np
 from riskpath.errors import RiskpathError
 from riskpath.mdp.frontier import LEVELS, Frontier, check_levels
 from riskpath.mdp.grid_backward import Pass, Progress, backward, mean_tables
-from riskpath.mdp.grid_greedy import greedy_tables
+from riskpath.mdp.grid_greedy import greedy_tables, tie_width
 from riskpath.mdp.grid_layout import Layout, layout
 from riskpath.mdp.grid_memory import require_memory
 from riskpath.mdp.grid_other_measures import improve_utility
@@ -77,7 +77,7 @@ def solve_grid(
     value, upper, kind, details = None, None, "none", {}
     if policies == "markov":
         axis = returns_axis(plan, mean_policy)
-        policy = GridPolicy(problem, greedy_tables(plan, axis, risk, progress=progress))
+        policy = GridPolicy(problem, greedy_tables(plan, axis, risk, progress=progress), slack=tie_width(axis))
         report = "per-step greedy"
     elif parts is None:
         axis = returns_axis(plan, mean_policy)
