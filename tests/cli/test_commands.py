@@ -22,7 +22,41 @@ def test_solve_prints_all_classes_with_the_policy_in_words(cli):
 def test_solve_lists_the_first_decisions_of_a_long_policy(cli):
     status, out, _ = cli("solve", "RandomMDP", "--risk", "cvar:0.25", "--set", "depth=5", "width=5")
     assert status == 0
-    assert "more decisions)" in " ".join(out.replace("│", " ").split())
+    assert "more decisions" in " ".join(out.replace("│", " ").split())
+
+
+def test_solve_adds_randomised_policies(cli):
+    status, out, _ = cli("solve", "ThreeState", "--risk", "wang:0.75", "--randomised", "--json")
+    record = json.loads(out)
+    assert status == 0
+    assert record["randomised"]["value"] >= record["adaptive"]["value"]
+    assert "gap" in record["randomised"]
+
+
+def test_frontier_prints_every_level_and_draws_them(cli, tmp_path):
+    picture = tmp_path / "frontier.png"
+    status, out, _ = cli("frontier", "ThreeState", "--levels", "0.1", "0.5", "1", "--out", str(picture))
+    assert status == 0
+    assert [line.split("│")[1].strip() for line in out.splitlines() if "│" in line] == ["0.1", "0.5", "1"]
+    assert " 79 " in out
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+    _, out, _ = cli("frontier", "ThreeState", "--levels", "0.1", "--json")
+    assert json.loads(out)["rows"][0]["cvar"] == 79.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("frontier", "ThreeState", "--levels", "1.5"), "a CVaR level must be in (0, 1], got 1.5"),
+        (("frontier", "RiskyMountainCar"), "RiskyMountainCar has no exact solution; AmericanPut, BettingGame"),
+        (("solve", "CartPole-v1"), "CartPole-v1 has no exact solution"),
+    ],
+)
+def test_problems_without_an_exact_solution_are_one_line(cli, arguments, message):
+    status, _, error = cli(*arguments)
+    assert status == 2
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
 
 
 def test_solve_prints_json(cli):

@@ -15,11 +15,12 @@ from riskpath.cli.run_commands import evaluate, resume, train
 from riskpath.cli.tables import solution_table, solve_all, table_of
 from riskpath.envs import make
 from riskpath.errors import RiskpathError
-from riskpath.mdp.solution import Solution
+from riskpath.mdp.frontier import LEVELS
+from riskpath.mdp.solve import frontier as exact_frontier
 from riskpath.risk.compose import BY_NAME as MEASURES
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import Mean
-from riskpath.training.progress import working
+from riskpath.training.progress import counting, working
 from riskpath.validation import given, require_counts
 
 
@@ -28,35 +29,76 @@ def solve(
     risk: str = "cvar:0.1",
     discount: float = 1.0,
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE")] = (),
+    randomised: bool = False,
     json: bool = False,
 ) -> None:
     """Compute the exact optimum in every class of policies, side by side.
 
     Args:
-        problem: A finite problem such as ThreeState, RiskyGrid or Inventory; `riskpath envs` lists all environments.
+        problem: A problem with an exact solution, for example RiskyGrid or Inventory; `riskpath envs` lists all.
         risk: The risk measure, for example cvar:0.25, wang:-0.75 or 0.7*mean+0.3*cvar:0.1.
         discount: The discount factor, in (0, 1].
         set: Fields of the problem to change, for example forks=5 p_yellow=0.8.
+        randomised: Also find the best adaptive policy that may draw one of several policies at the start.
         json: Print JSON for other programs instead of a table.
     """
     measure = parse_risk(risk)
-    finite = [name for name, kind in ENVIRONMENTS.items() if hasattr(kind, "mdp")]
-    if problem not in finite and (problem in ENVIRONMENTS or is_gymnasium(problem)):
-        raise RiskpathError(
-            f"{problem} is not a finite problem; {', '.join(finite[:-1])} and {finite[-1]} are, "
-            "and rp.solve accepts your own"
-        )
-    mdp = make(problem, **assignments(set)).mdp(discount)
-    with working(f"solving {mdp.name}"):
-        answers = solve_all(mdp, measure)
+    target = _exact_problem(problem, set, discount)
+    with counting(f"solving {target.name}") as progress:
+        answers = solve_all(target, measure, randomised, progress)
     if json:
         record: dict[str, Any] = {"problem": problem, "risk": str(measure), "discount": discount}
         for policies, answer in answers.items():
-            solved = isinstance(answer, Solution)
-            record[policies] = answer.to_json() if solved else {"error": str(answer)}
+            record[policies] = {"error": str(answer)} if isinstance(answer, RiskpathError) else answer.to_json()
         print(json_module.dumps(record, indent=2), flush=True)
     else:
-        Console().print(solution_table(mdp, measure, answers))
+        Console().print(solution_table(target, measure, answers))
+
+
+def frontier(
+    problem: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PROBLEM")],
+    levels: tuple[float, ...] = LEVELS,
+    discount: float = 1.0,
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE")] = (),
+    out: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Compute the best policy of every CVaR level from one pass; print CVaR, mean and goal, and draw them.
+
+    Args:
+        problem: A problem with an exact solution, for example Inventory; `riskpath envs` lists all.
+        levels: CVaR levels in (0, 1]; level 1 is the mean.
+        discount: The discount factor, in (0, 1].
+        set: Fields of the problem to change, for example price=20.
+        out: The file for the figure; by default frontier-PROBLEM.png.
+        json: Print JSON for other programs instead of a table; draw only if --out is given.
+    """
+    target = _exact_problem(problem, set, discount)
+    with counting(f"solving {target.name}") as progress:
+        found = exact_frontier(target, levels, progress=progress)
+        rows = found.rows()
+    if json:
+        print(json_module.dumps(found.to_json(), indent=2), flush=True)
+    else:
+        title = f"{target.name}, discount {target.discount:g}: the best CVaR of the whole return at every level"
+        Console().print(table_of(title, [{key: f"{value:.6g}" for key, value in row.items()} for row in rows]))
+    if out is not None or not json:
+        from riskpath.plot import save  # matplotlib is slow to import
+
+        written = save(found.plot(label=target.name).figure, out or Path(f"frontier-{problem}.png"))
+        if not json:
+            print(f"the figure is in {written}")
+
+
+def _exact_problem(name: str, fields: tuple[str, ...], discount: float) -> Any:
+    """Return the finite problem of an environment, or its problem on a grid."""
+    solvable = [known for known, kind in ENVIRONMENTS.items() if hasattr(kind, "mdp") or hasattr(kind, "grid_problem")]
+    if name not in solvable and (name in ENVIRONMENTS or is_gymnasium(name)):
+        raise RiskpathError(
+            f"{name} has no exact solution; {', '.join(solvable)} have one, and rp.solve accepts your own problems"
+        )
+    env = make(name, **assignments(fields))
+    return env.mdp(discount) if hasattr(env, "mdp") else env.grid_problem(discount=discount)
 
 
 def demo(seed: int = 0, out: Path = Path("riskpath-demo.png")) -> None:
@@ -107,7 +149,8 @@ def reproduce(
     """Train the agents of one of the paper's experiments; write the results of every seed and the figures.
 
     Args:
-        experiment: three-state (the first and third figures), grid (the risky grid) or mountain-car (the fourth).
+        experiment: three-state (the first and third figures), grid (the risky grid), mountain-car (the fourth) or
+            suite-optima (the exact optima of all problems).
         quick: Few steps and two seeds: shows that everything runs, not the final results.
         seeds: Seeds for each agent and measure; by default 8, and 6 for mountain-car.
         only: Train only the parts with this text in their name, for example IQN.
@@ -139,6 +182,7 @@ def reproduce(
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "solve": solve,
+    "frontier": frontier,
     "demo": demo,
     "train": train,
     "evaluate": evaluate,

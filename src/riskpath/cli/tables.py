@@ -7,9 +7,12 @@ from rich.table import Table
 from riskpath.envs.finite import FiniteEnvironment
 from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.errors import RiskpathError
+from riskpath.mdp.goal_recursion import Progress
+from riskpath.mdp.grid_problem import GridProblem
+from riskpath.mdp.grid_solution import GridSolution
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policy_evaluation import describe_policy
-from riskpath.mdp.solution import Solution
+from riskpath.mdp.solution import LINES, Solution
 from riskpath.mdp.solve import PolicyClass, solve
 from riskpath.risk.measures import RiskMeasure
 from riskpath.training.run import Run
@@ -25,32 +28,42 @@ MOST_LINES = 12
 """The most decisions of a policy that a table lists."""
 
 
-def solve_all(mdp: FiniteMDP, risk: RiskMeasure) -> dict[str, Solution | RiskpathError]:
+Answer = Solution | GridSolution | RiskpathError
+
+
+def solve_all(
+    problem: FiniteMDP | GridProblem, risk: RiskMeasure, randomised: bool = False, progress: Progress | None = None
+) -> dict[str, Answer]:
     """Solve for every class of policies; where a class does not apply, the answer is the reason."""
-    answers: dict[str, Solution | RiskpathError] = {}
-    for policies in CLASSES:
+    classes = CLASSES if isinstance(problem, FiniteMDP) else ("markov", "adaptive")
+    answers: dict[str, Answer] = {}
+    for name in [*classes, *(["randomised"] if randomised else [])]:
+        policies: Any = "adaptive" if name == "randomised" else name
         try:
-            answers[policies] = solve(mdp, risk, policies)
+            answers[name] = solve(problem, risk, policies, randomised=name == "randomised", progress=progress)
         except RiskpathError as error:
-            answers[policies] = error
+            answers[name] = error
     return answers
 
 
-def solution_table(mdp: FiniteMDP, risk: RiskMeasure, answers: dict[str, Solution | RiskpathError]) -> Table:
+def solution_table(problem: FiniteMDP | GridProblem, risk: RiskMeasure, answers: dict[str, Answer]) -> Table:
     """Return a table of the optima for one problem and one measure, with the policies in words."""
-    table = Table(title=f"{mdp.name}, discount {mdp.discount:g}: {risk} of the whole return", title_justify="left")
+    title = f"{problem.name}, discount {problem.discount:g}: {risk} of the whole return"
+    table = Table(title=title, title_justify="left")
     for heading in ("policies", "value", "what the policy does", "how sure"):
         table.add_column(heading, justify="right" if heading == "value" else "left", overflow="fold")
     for policies, answer in answers.items():
         if isinstance(answer, RiskpathError):
             table.add_row(policies, "–", str(answer), "")
+        elif isinstance(answer, GridSolution):
+            table.add_row(policies, f"{answer.value:.6g}", answer.describe(), answer.report, end_section=True)
         else:
-            words = _shortened(describe_policy(mdp, answer.policy))
-            table.add_row(policies, f"{answer.value:.6g}", words, answer.report, end_section=True)
+            words = answer.decisions() if len(answer.components) < 2 else answer.describe().splitlines()[1:-1]
+            table.add_row(policies, f"{answer.value:.6g}", "\n".join(words), answer.report, end_section=True)
     return table
 
 
-def overview_table(title: str, rows: list[tuple[str, dict[str, Solution | RiskpathError]]], env: Any) -> Table:
+def overview_table(title: str, rows: list[tuple[str, dict[str, Answer]]], env: Any) -> Table:
     """Return a table of several measures on one problem, with a column for each class of policies."""
     table = Table(title=title, title_justify="left")
     table.add_column("measure")
@@ -61,7 +74,7 @@ def overview_table(title: str, rows: list[tuple[str, dict[str, Solution | Riskpa
     return table
 
 
-def _short(answer: Solution | RiskpathError, env: Any) -> str:
+def _short(answer: Answer, env: Any) -> str:
     if isinstance(answer, RiskpathError):
         return "–"
     path = f" {env.path(answer.policy)}" if isinstance(env, RiskyGrid) else ""
@@ -103,13 +116,11 @@ def _in_words(run: Run, seed: int, setting: int, problem: Any) -> str:
     policy, environment = run.policy(seed, setting), run.environments[setting]
     if isinstance(problem, RiskyGrid):
         return problem.path(policy)
-    return _shortened(describe_policy(environment.mdp(), policy)) if isinstance(environment, FiniteEnvironment) else ""
-
-
-def _shortened(lines: list[str]) -> str:
-    """Return the first lines of the description of a policy, and how many there are more."""
-    more = [f"… ({len(lines) - MOST_LINES:,} more decisions)"] if len(lines) > MOST_LINES else []
-    return "\n".join([*lines[:MOST_LINES], *more])
+    return (
+        "\n".join(describe_policy(environment.mdp(), policy, LINES))
+        if isinstance(environment, FiniteEnvironment)
+        else ""
+    )
 
 
 def lanes_table(title: str, risk: RiskMeasure, lanes: list[dict[str, Any]]) -> Table:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from riskpath.experiments import grid_figures, mountain_car_figures
+from riskpath.experiments import grid_figures, mountain_car_figures, suite_figures, suite_optima
 from riskpath.experiments import reproduce_grid as grid
 from riskpath.experiments import reproduce_mountain_car as mountain_car
 from riskpath.experiments import reproduce_three_state as three_state
@@ -63,6 +63,19 @@ def mountain_car_report(result: dict[str, Any], out: Path) -> list[Rows | str]:
     return [table, mountain_car.verdict(result), *map(str, drawn)]
 
 
+def suite_report(result: dict[str, Any], out: Path) -> list[Rows | str]:
+    """Draw laws and frontiers; return one table for each problem."""
+    tables: list[Rows | str] = []
+    for record in result["records"]:
+        rows: dict[str, dict[str, Any]] = {}
+        for cell in record["cells"]:
+            value = f"{cell['value']:.5g}" if "value" in cell else "–"
+            rows.setdefault(cell["risk"], {"measure": cell["risk"]})[cell["policies"]] = value
+        columns = dict.fromkeys(key for row in rows.values() for key in row)
+        tables.append(Rows(record["problem"], [{key: row.get(key, "") for key in columns} for row in rows.values()]))
+    return [*tables, *map(str, suite_figures.write(result, out))]
+
+
 class Experiment(NamedTuple):
     """One of the paper's results."""
 
@@ -80,4 +93,5 @@ EXPERIMENTS = {
     "three-state": Experiment(three_state.reproduce, three_state_report, lambda quick: []),
     "grid": Experiment(grid.reproduce, grid_report, lambda quick: [part.name for part in grid.programs(quick)]),
     "mountain-car": Experiment(mountain_car.reproduce, mountain_car_report, lambda quick: [*mountain_car.AGENTS], 6),
+    "suite-optima": Experiment(suite_optima.reproduce, suite_report, suite_optima.parts, 1),
 }

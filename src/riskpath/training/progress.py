@@ -6,7 +6,7 @@ Both are written to stderr, and only if it is a terminal. They use rich; without
 import contextlib
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -45,6 +45,27 @@ def working(what: str) -> contextlib.AbstractContextManager[Any]:
 
     console = Console(stderr=True)
     return console.status(what) if console.is_terminal else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Return a context with a function `progress(done, total)` that shows a bar on a terminal."""
+    bar, total_of_bar = None, 0
+
+    def progress(done: int, total: int) -> None:
+        nonlocal bar, total_of_bar
+        if bar is None or total != total_of_bar:
+            if bar is not None:
+                bar.close()
+            bar, total_of_bar = _make_bar(what, total), total
+        if bar is not None:
+            bar.update(done, f"{done} of {total} steps")
+
+    try:
+        yield progress
+    finally:
+        if bar is not None:
+            bar.close()
 
 
 def _make_bar(what: str, goal: int) -> Any:

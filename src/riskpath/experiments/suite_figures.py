@@ -1,0 +1,106 @@
+"""The figures and tables of the optima of the suite: laws and frontier of every problem, and a table in Markdown."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from riskpath.plot import panels, plot_frontier, plot_law, save
+from riskpath.plot.style import BLUE, GREEN, GREY, PINK, VERMILION
+from riskpath.risk.law import Law
+
+CLASSES = ("mean-optimal", "markov", "history", "adaptive", "randomised")
+LAWS = {
+    "mean-optimal": ("mean-optimal", GREY),
+    "markov cvar:0.1": ("per-step, CVaR 0.1", VERMILION),
+    "adaptive cvar:0.1": ("best at CVaR 0.1", BLUE),
+    "adaptive cvar:0.25": ("best at CVaR 0.25", GREEN),
+}
+"""The laws of a figure: label and colour."""
+PARTS = ("<!-- optima -->", "<!-- end of optima -->")
+"""The comments between which a page of the documentation has its table."""
+
+
+def write(result: dict[str, Any], out: Path) -> list[Path]:
+    """Draw the laws and the frontier of every problem in one figure each, and write the table."""
+    table = out / "suite_optima.md"
+    table.write_text("\n\n".join(f"## {r['problem']}\n\n{markdown(r)}" for r in result["records"]) + "\n")
+    return [draw_laws(result, out / "suite_laws.png"), draw_frontiers(result, out / "suite_frontiers.png"), table]
+
+
+def draw_laws(result: dict[str, Any], path: Path) -> Path:
+    """Draw the distribution functions of the returns of four policies, one panel for each problem."""
+    records = result["records"]
+    figure, axes = _grid_of(len(records))
+    for axis, record in zip(axes, records, strict=False):
+        draw_record(axis, record)
+        axis.set_title(record["problem"], fontsize=9)
+    _one_legend(figure, axes[0])
+    return save(figure, path)
+
+
+def draw_record(axis: Any, record: dict[str, Any]) -> None:
+    """Draw the laws of one problem."""
+    for name, (label, colour) in LAWS.items():
+        if name in record["laws"]:
+            law = record["laws"][name]
+            style = "--" if name == "mean-optimal" else "-"
+            probs = np.array(law["probs"])
+            plot_law(Law(law["atoms"], probs / probs.sum()), axis, label=label, color=colour, linestyle=style)
+    if axis.get_legend() is not None:
+        axis.get_legend().remove()
+
+
+def draw_frontiers(result: dict[str, Any], path: Path) -> Path:
+    """Draw mean against CVaR of every level, one panel for each problem."""
+    records = result["records"]
+    figure, axes = _grid_of(len(records))
+    for axis, record in zip(axes, records, strict=False):
+        rows = record["frontier"]["rows"]
+        levels, values, means = ([row[key] for row in rows] for key in ("level", "cvar", "mean"))
+        plot_frontier(levels, values, means, axis, color=PINK)
+        axis.set_title(record["problem"], fontsize=9)
+        axis.set_ylabel("CVaR")
+    return save(figure, path)
+
+
+def markdown(record: dict[str, Any]) -> str:
+    """Return the table of one problem: a row for each measure, a column for each class of policies."""
+    cells = {(cell["risk"], cell["policies"]): cell for cell in record["cells"]}
+    columns = [name for name in CLASSES if any(policies == name for _, policies in cells)]
+    lines = [f"| measure | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
+    for risk in dict.fromkeys(cell["risk"] for cell in record["cells"]):
+        lines.append(f"| {risk} | {' | '.join(_text(cells.get((risk, name))) for name in columns)} |")
+    return "\n".join(lines)
+
+
+def insert(page: Path, record: dict[str, Any], picture: str) -> None:
+    """Replace the table of optima of a page of the documentation."""
+    text = page.read_text()
+    begin, end = PARTS
+    body = f"{begin}\n\n{markdown(record)}\n\n```{{image}} {picture}\n:alt: Return distributions of four policies\n"
+    body += ":width: 480px\n:align: center\n```\n\n" + end
+    pattern = re.escape(begin) + (f".*?{re.escape(end)}" if end in text else "")
+    page.write_text(re.sub(pattern, lambda _: body, text, count=1, flags=re.S))
+
+
+def _text(cell: dict[str, Any] | None) -> str:
+    if cell is None or "value" not in cell:
+        return "–"
+    return f"{cell['value']:.5g}".replace("-", "−")
+
+
+def _grid_of(count: int) -> tuple[Any, list[Any]]:
+    """Return a figure with a panel for each problem, four in a row."""
+    columns = min(4, count)
+    figure, axes = panels(-(-count // columns), columns, 3.0, 2.5)
+    listed = list(axes.ravel())
+    for axis in listed[count:]:
+        axis.set_visible(False)
+    return figure, listed
+
+
+def _one_legend(figure: Any, axis: Any) -> None:
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=8)
