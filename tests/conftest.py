@@ -24,6 +24,8 @@ import jaxtyping
 import pytest
 from jax._src import compiler
 
+USUAL_LOOPS = {"xla_cpu_use_fusion_emitters": True} if "fusion_emitters" in os.environ["XLA_FLAGS"] else {}
+"""Compiler options that undo the flag above."""
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
@@ -96,11 +98,10 @@ def as_users(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     original = compiler.get_compile_options
 
     def get_compile_options(*args: Any, env_options_overrides: Any = None, **options: Any) -> Any:
-        overrides = {"xla_cpu_use_fusion_emitters": True, **(env_options_overrides or {})}
+        overrides = {**USUAL_LOOPS, **(env_options_overrides or {})}
         return original(*args, env_options_overrides=overrides, **options)
 
-    if "fusion_emitters" in os.environ["XLA_FLAGS"]:
-        monkeypatch.setattr(compiler, "get_compile_options", get_compile_options)
+    monkeypatch.setattr(compiler, "get_compile_options", get_compile_options)
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
     forget_other_programs("as users")

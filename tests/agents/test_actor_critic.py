@@ -17,6 +17,7 @@ from riskpath.risk.law import Law
 from riskpath.training import fused_loop as loop
 from riskpath.training.lanes import start
 from riskpath.types import EnvSpec
+from tests.conftest import USUAL_LOOPS
 
 MEASURES = [rp.Mean(), rp.CVaR(0.25), rp.Wang(0.75), rp.Wang(-0.75), rp.POW(-2.0), rp.CPW(0.71)]
 SPEC = EnvSpec(num_actions=0, observation_shape=(2,), max_episode_steps=30, action_size=1)
@@ -181,7 +182,7 @@ def test_the_replay_buffer_is_not_copied_in_the_loop(unchecked):
     lanes = start([agent], [world], 3, 4, 0)
     lowered = loop.chunk.lower(lanes, world.spec, jnp.int32(1)).lowered  # pyright: ignore[reportFunctionMemberAccess]
     # Copies are inserted as in the programs of users: without optimisations only machine code differs.
-    text = lowered.compile(compiler_options={"xla_cpu_use_fusion_emitters": True}).as_text()
+    text = lowered.compile(compiler_options=USUAL_LOOPS).as_text()
     shape = "f32[" + ",".join(map(str, lanes.replay_buffer.rows.shape)) + "]"
     bodies = [part for part in text.split("\n\n") if "ENTRY" not in part]
     assert shape in text

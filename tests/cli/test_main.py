@@ -26,7 +26,7 @@ def test_help_is_printed(cli, arguments):
     ("arguments", "message"),
     [
         (["solve"], "PROBLEM is missing"),
-        (["fly"], "unknown command 'fly'; there are solve, demo, train, evaluate"),
+        (["fly"], "unknown command 'fly'; there are solve, frontier, demo, train"),
         (["--fast", "solve", "RiskyGrid"], "unknown option --fast"),
         (["reproduce", "chess"], "unknown experiment 'chess'; there are three-state, grid, mountain-car"),
         (["reproduce", "grid", "--only", "DQN"], "grid has no part 'DQN'; there are IQN; CVaR-DRL; "),
@@ -58,11 +58,11 @@ def test_help_is_printed(cli, arguments):
         (["train", "--out", "/proc/nowhere"], "cannot write to /proc/nowhere: No such file or directory"),
         (["train", "--out", str(Path(__file__).parent)], "contains other files than a run; give a new folder"),
         (["train", "--config"], "--config needs a value"),
-        (["solve", "RiskyMountainCar"], "RiskyMountainCar is not a finite problem; BettingGame, "),
-        (["solve", "CartPole-v1"], "ThreeState and WindyCliff are, and rp.solve accepts your own"),
+        (["solve", "RiskyMountainCar"], "RiskyMountainCar has no exact solution; AmericanPut, BettingGame, "),
+        (["solve", "CartPole-v1"], "ThreeState, WindyCliff have one, and rp.solve accepts your own"),
         (
             ["solve", "Grid"],
-            "unknown environment 'Grid' (did you mean RiskyGrid?); there are BettingGame",
+            "unknown environment 'Grid' (did you mean RiskyGrid?); there are AmericanPut",
         ),
         (["solve", "RiskyGrid", "ThreeState"], "unexpected argument 'ThreeState'"),
         (["solve", "RiskyGrid", "--risk", "cvar:2"], "CVaR level must be in (0, 1], got 2"),

@@ -90,7 +90,10 @@ class GoalTables:
 
     def best_threshold(self, level: float) -> tuple[int, float]:
         """Return the best threshold b in units, and b + V_0(−b)/η in the unit of rewards."""
-        objective = self.thresholds + self.values / level
+        means = (
+            self.weight if self.weight <= TIE_WEIGHT else 0.0
+        )  # equally good thresholds: λE[Z] decides, not λE[Z − b]
+        objective = self.thresholds + (self.values + means * self.thresholds) / level
         at = int(objective.argmax())
         return int(self.thresholds[at]), float(objective[at]) * self.lattice.unit
 
