@@ -12,8 +12,8 @@ from tests.mdp.problems import FORK, THREE, best_adaptive_value, made, random_md
 LEVELS = [0.05, 0.1, 0.25, 0.5, 0.8, 1.0]
 WAYS = {
     "lattice": {},
-    "search": {"MAX_CELLS": 0},
-    "bracket": {"find_unit": lambda layers, discount: None, "MAX_NODES": 0},
+    "search": {"MAX_CELLS": 0, "FEW_CELLS": 0},
+    "bracket": {"find_unit": lambda layers, discount: None, "MAX_NODES": 0, "FEW_NODES": 0},
 }
 
 

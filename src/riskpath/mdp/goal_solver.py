@@ -28,6 +28,8 @@ from riskpath.risk.measures import CVaR
 
 MAX_CELLS = 400_000_000
 """The largest number of stored (time, state, distance); each takes one byte, or two beyond 256 actions."""
+FEW_CELLS, FEW_NODES = 20_000_000, 50_000
+"""With more cells than this, a search over thresholds is faster if there are only a few nodes."""
 MAX_ROUNDED_CELLS = 100_000_000
 """The same limit where rewards are rounded, which takes two passes."""
 MAX_NODES = 500_000
@@ -88,20 +90,32 @@ def solve_levels(
     """
     layers = layer_arrays(mdp)
     unit = find_unit(layers, mdp.discount)
-    if unit is not None and _cells(layers, Lattice(unit, 1.0, "exact")) <= MAX_CELLS:
+    cells = MAX_CELLS + 1 if unit is None else _cells(layers, Lattice(unit, 1.0, "exact"))
+    graph = None
+    if cells > FEW_CELLS:
+        graph = _small_graph(mdp, layers, MAX_NODES if cells > MAX_CELLS else FEW_NODES)
+    if graph is None and unit is not None and cells <= MAX_CELLS:
         tables = goal_recursion(mdp, layers, Lattice(unit, 1.0, "exact"), weight, progress)
         goals, values = _best(tables, levels)
         return LevelOptima(goals, values, values, _OnLattice(mdp, tables), True)
-    try:
-        graph = ReturnGraph(mdp, layers, MAX_NODES)
-    except RiskpathError:
-        graph = None
+    if graph is None:
         if weight > TIE_WEIGHT:
-            raise
-    if graph is None or (len(graph.finals) > MAX_FINALS and weight <= TIE_WEIGHT):
+            raise RiskpathError(
+                f"the problem has more than {MAX_NODES:,} combinations of time, state and return so far, too many for "
+                "a mixture of mean and CVaR; round the rewards, use discount 1 or shorten the problem"
+            )
         return _bracket(mdp, layers, levels, tolerance, progress)
     goals, values, searched = search_thresholds(graph, levels, weight)
     return LevelOptima(goals, values, values, _InGraph(graph, weight, searched), True)
+
+
+def _small_graph(mdp: FiniteMDP, layers: list[LayerArrays], nodes: int) -> ReturnGraph | None:
+    """Return the graph of returns, or None if it is too large for a search over thresholds."""
+    try:
+        graph = ReturnGraph(mdp, layers, nodes)
+    except RiskpathError:
+        return None
+    return graph if len(graph.finals) <= MAX_FINALS else None
 
 
 def _best(tables: GoalTables, levels: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
