@@ -104,9 +104,12 @@ def test_only_a_run_is_overwritten(cli, tmp_path, unchecked):
     assert not (tmp_path / "z").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_is_saved_and_continued(number, cli, tmp_path, monkeypatch, unchecked):
+@pytest.mark.parametrize(
+    ("number", "background"), [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGTERM, True)]
+)
+def test_an_interrupted_run_is_saved_and_continued(number, background, cli, tmp_path, monkeypatch, unchecked):
     write = rp.JSONLines.__call__
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN if background else signal.default_int_handler)
 
     def interrupting(self, run, numbers):
         write(self, run, numbers)
@@ -116,6 +119,7 @@ def test_an_interrupted_run_is_saved_and_continued(number, cli, tmp_path, monkey
     with monkeypatch.context() as patch:
         patch.setattr(rp.JSONLines, "__call__", interrupting)
         status, out, err = cli(*GRID, "--out", str(tmp_path))
+    signal.signal(signal.SIGINT, before)
     assert status == 130
     assert "own estimate" in out
     assert f"riskpath: stopped after 60 of 80 steps; riskpath resume {tmp_path} continues it" in err

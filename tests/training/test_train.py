@@ -1,6 +1,7 @@
 """Training as a whole: same seed same bits, one program for many settings, and every agent learns what it should."""
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -231,7 +232,9 @@ LEARN = rp.Training(
 
 
 def learned(name: str, problem: rp.ThreeState = BET) -> rp.Run:
-    agent = AGENTS[name](rp.CVaR(0.1), discount=1.0, network=rp.Network(hidden=(32,), history_size=8), training=LEARN)
+    few: dict[str, Any] = {"convolved_taus": 8} if "convolved" in name else {}
+    network = rp.Network(hidden=(32,), history_size=8)
+    agent = AGENTS[name](rp.CVaR(0.1), discount=1.0, network=network, training=LEARN, **few)
     return rp.train(agent, problem, steps=6000, seeds=2)
 
 

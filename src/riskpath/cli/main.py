@@ -49,7 +49,7 @@ def _read(arguments: list[str]) -> Callable[[], None]:
 def _sigterm_as_ctrl_c() -> Iterator[None]:
     """Treat SIGTERM like Ctrl-C, so that a run is saved before the process ends."""
     try:
-        before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+        before = signal.signal(signal.SIGTERM, _interrupt)
     except ValueError:  # signals can be handled in the main thread only
         yield
         return
@@ -57,6 +57,13 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(*_: object) -> None:
+    """Act like Ctrl-C, also in a background process, which ignores Ctrl-C itself."""
+    if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 def _fail(message: str, status: int = 2) -> NoReturn:
