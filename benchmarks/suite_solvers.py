@@ -70,7 +70,7 @@ def work(file: str, risk: str, policies: str) -> None:
         found = rp.frontier(mdp, LEVELS)
         value = float(found.values[24])
     else:
-        solution = rp.solve(mdp, risk, policies)  # pyright: ignore[reportArgumentType]
+        solution = rp.solve(mdp, risk, policies)  # pyright: ignore[reportArgumentType, reportCallIssue]
         value = solution.value
         if getattr(solution, "bounds", None):
             extra["bracket"] = solution.bounds[1] - solution.bounds[0]
