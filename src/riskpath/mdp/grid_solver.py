@@ -75,7 +75,12 @@ def solve_grid(
     mean_policy = GridPolicy(problem, base)
     parts = mean_and_cvar(risk)
     value, upper, kind, details = None, None, "none", {}
-    if policies == "markov":
+    if parts is not None and (parts[0] == 0 or parts[1] == 1):  # per-step and adaptive policies agree on the mean
+        policy, value, report = mean_policy, best_mean, "mean-optimal"
+        axis = returns_axis(plan, mean_policy)
+        if bound:
+            upper, kind, details = _upper_mean(plan, axis, value)
+    elif policies == "markov":
         axis = returns_axis(plan, mean_policy)
         policy = GridPolicy(problem, greedy_tables(plan, axis, risk, progress=progress), slack=tie_width(axis))
         report = "per-step greedy"
@@ -83,11 +88,6 @@ def solve_grid(
         axis = returns_axis(plan, mean_policy)
         policy = improve_utility(plan, risk, mean_policy, axis, seed=seed, progress=progress)
         report = "utility iteration, best known"
-    elif parts[0] == 0 or parts[1] == 1:
-        policy, value, report = mean_policy, best_mean, "mean-optimal"
-        axis = returns_axis(plan, mean_policy)
-        if bound:
-            upper, kind, details = _upper_mean(plan, axis, value)
     else:
         axis = returns_axis(plan, mean_policy)
         result = backward(plan, axis, _utility(*parts), progress=progress)
