@@ -1,7 +1,7 @@
 """Checks of numbers in a user's input. A wrong number is refused at once, in one line that names it."""
 
 import math
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 from riskpath.errors import RiskpathError, short_repr
@@ -58,6 +58,11 @@ def require_finite(**values: Any) -> None:
     for name, value in _python_numbers(values).items():
         if not math.isfinite(value):
             raise RiskpathError(f"{name} must be a finite number, got {value:g}")
+
+
+def as_parameter(value: Any) -> Any:
+    """Return a number as a float, because only floats may differ between lanes; leave arrays as they are."""
+    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else value
 
 
 def require_widths(**tuples: Any) -> None:

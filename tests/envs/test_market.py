@@ -160,7 +160,7 @@ def test_parameters_may_differ_between_lanes(unchecked):
     ("name", "fields", "message"),
     [
         ("MeanReversionTrading", {"sigma": 0}, "sigma must be more than 0, got 0"),
-        ("MeanReversionTrading", {"theta": "high"}, "theta must be a finite number, got 'high'"),
+        ("MeanReversionTrading", {"theta": "high"}, "theta must be a number, got 'high'"),
         ("MeanReversionTrading", {"trades": 1}, "trades must be at least 2, got 1"),
         ("AmericanPut", {"strike": float("nan")}, "strike must be a finite number, got nan"),
         ("AmericanPut", {"steps": 0}, "steps must be at least 1, got 0"),

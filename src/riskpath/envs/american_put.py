@@ -16,16 +16,14 @@ from jaxtyping import Array, Float, Shaped
 
 from riskpath.envs.market import (
     MarketProblem,
-    as_parameter,
     known,
     market_spec,
-    require_finite,
+    points_at,
     require_resolution,
-    scaled,
 )
 from riskpath.mdp.grid_problem import GridProblem, normal_noise
 from riskpath.types import EnvSpec
-from riskpath.validation import require_counts, require_positive
+from riskpath.validation import as_parameter, fields, require_counts, require_finite, require_positive
 
 
 class AmericanPut(MarketProblem):
@@ -45,7 +43,7 @@ class AmericanPut(MarketProblem):
     """The number of decisions in an episode."""
 
     def __check_init__(self):
-        require_finite(self, "mu", "sigma", "start_price", "strike", "years")
+        require_finite(**fields(self, "mu", "sigma", "start_price", "strike", "years"))
         require_positive(sigma=self.sigma, start_price=self.start_price, strike=self.strike, years=self.years)
         require_counts(steps=self.steps)
 
@@ -99,8 +97,8 @@ class AmericanPut(MarketProblem):
         drift = (float(self.mu) - float(self.sigma) ** 2 / 2) * float(self.years)
         start = float(self.start_price)
         low, high = start * np.exp(min(drift, 0.0) - 4.5 * spread), start * np.exp(max(drift, 0.0) + 4.5 * spread)
-        below = np.geomspace(low, float(self.strike), scaled(241, resolution))  # the strike is a point of the grid
-        above = np.geomspace(float(self.strike), max(high, 1.5 * float(self.strike)), scaled(81, resolution))
+        below = np.geomspace(low, float(self.strike), points_at(241, resolution))  # the strike is a point of the grid
+        above = np.geomspace(float(self.strike), max(high, 1.5 * float(self.strike)), points_at(81, resolution))
         return GridProblem(
             axes={"price": np.concatenate([below, above[1:]])},
             actions=[0.0, 1.0],
@@ -110,6 +108,6 @@ class AmericanPut(MarketProblem):
             decide=self.decide,
             move=self.move,
             discount=discount,
-            return_points=scaled(1001, resolution),
+            return_points=points_at(1001, resolution),
             name="AmericanPut",
         )

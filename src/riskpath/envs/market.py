@@ -5,8 +5,6 @@ environment and the grid solver use the same two functions.
 """
 
 import abc
-import math
-from numbers import Real
 from typing import Any
 
 import equinox as eqx
@@ -16,26 +14,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from riskpath.envs.environment import Environment
-from riskpath.errors import RiskpathError
 from riskpath.mdp.grid_problem import GridProblem
 from riskpath.types import EnvSpec, Key
 from riskpath.validation import require_positive
 
 
-def as_parameter(value: Any) -> Any:
-    """Return a number as a float, because only floats may differ between lanes; leave arrays as they are."""
-    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else value
-
-
-def require_finite(env: Any, *names: str) -> None:
-    """Refuse a parameter that is not a finite number; arrays pass, their values may be unknown."""
-    for name in names:
-        value = getattr(env, name)
-        if not hasattr(value, "dtype") and not (isinstance(value, float) and math.isfinite(value)):
-            raise RiskpathError(f"{name} must be a finite number, got {value!r}")
-
-
-def scaled(points: int, resolution: float) -> int:
+def points_at(points: int, resolution: float) -> int:
     """Return a number of grid points at another resolution."""
     return max(3, round((points - 1) * resolution) + 1)
 

@@ -19,16 +19,14 @@ from jaxtyping import Array, Float, Shaped
 from riskpath.envs.market import (
     MarketProblem,
     amounts,
-    as_parameter,
     known,
     market_spec,
-    require_finite,
+    points_at,
     require_resolution,
-    scaled,
 )
 from riskpath.mdp.grid_problem import GridProblem, normal_noise
 from riskpath.types import EnvSpec
-from riskpath.validation import require_counts, require_positive
+from riskpath.validation import as_parameter, fields, require_counts, require_finite, require_positive
 
 WIDTH = 4.4
 """The grid of prices reaches this many stationary standard deviations to both sides."""
@@ -64,7 +62,7 @@ class MeanReversionTrading(MarketProblem):
 
     def __check_init__(self):
         names = ("kappa", "theta", "sigma", "start_price", "dt", "max_trade", "cost", "penalty")
-        require_finite(self, *names)
+        require_finite(**fields(self, *names))
         require_positive(kappa=self.kappa, sigma=self.sigma, dt=self.dt, max_trade=self.max_trade)
         require_counts(2, trades=self.trades)
         require_counts(steps=self.steps)
@@ -133,7 +131,7 @@ class MeanReversionTrading(MarketProblem):
         actions = amounts(-largest, largest, count)
         return GridProblem(
             axes={
-                "price": float(self.theta) + np.linspace(-reach, reach, scaled(67, resolution)),
+                "price": float(self.theta) + np.linspace(-reach, reach, points_at(67, resolution)),
                 "inventory": unit * np.arange(-lots, lots + 1),
             },
             actions=actions,
@@ -143,7 +141,7 @@ class MeanReversionTrading(MarketProblem):
             decide=self.decide,
             move=self.move,
             discount=discount,
-            return_points=scaled(601, resolution),
+            return_points=points_at(601, resolution),
             action_labels=(actions / largest)[:, None].astype(np.float32) if self.continuous else None,
             name="MeanReversionTrading",
         )

@@ -10,7 +10,6 @@ Full force has no risk (a certain −c); no force costs half of that on average,
 """
 
 import math
-from numbers import Real
 from typing import Any
 
 import equinox as eqx
@@ -21,15 +20,10 @@ from jaxtyping import Array, Bool, Float, Int
 from riskpath.envs.environment import Environment
 from riskpath.errors import RiskpathError
 from riskpath.types import EnvSpec, Key
-from riskpath.validation import require_counts
+from riskpath.validation import as_parameter, require_counts
 
 MIN_POSITION, MAX_POSITION, MAX_SPEED, GOAL = -1.2, 0.6, 0.07, 0.45
 POWER, GRAVITY, START = 0.0015, 0.0025, (-0.6, -0.4)
-
-
-def _as_float(value: Any) -> Any:
-    """Return a number as a float, because only floats may differ between lanes; leave arrays as they are."""
-    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else value
 
 
 class Car(eqx.Module):
@@ -44,13 +38,13 @@ class Car(eqx.Module):
 class RiskyMountainCar(Environment):
     """Mountain car with continuous force and the paper's risky penalty; observes position and velocity."""
 
-    c: float | Array = eqx.field(converter=_as_float, default=0.0)
+    c: float | Array = eqx.field(converter=as_parameter, default=0.0)
     """Weight of the risky penalty; the paper's is in [0, 1], and 0 is Gymnasium's problem."""
     max_episode_steps: int = eqx.field(static=True, default=999)
     """The number of steps after which an episode is cut off."""
-    power: float | Array = eqx.field(converter=_as_float, default=POWER)
+    power: float | Array = eqx.field(converter=as_parameter, default=POWER)
     """Acceleration at full force."""
-    goal_velocity: float | Array = eqx.field(converter=_as_float, default=0.0)
+    goal_velocity: float | Array = eqx.field(converter=as_parameter, default=0.0)
     """The smallest velocity at which the goal counts as reached."""
 
     def __check_init__(self):

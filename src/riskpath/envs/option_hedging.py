@@ -17,16 +17,21 @@ from jaxtyping import Array, Float, Shaped
 from riskpath.envs.market import (
     MarketProblem,
     amounts,
-    as_parameter,
     known,
     market_spec,
-    require_finite,
+    points_at,
     require_resolution,
-    scaled,
 )
 from riskpath.mdp.grid_problem import GridProblem, normal_noise
 from riskpath.types import EnvSpec
-from riskpath.validation import require_counts, require_no_less_than_zero, require_positive
+from riskpath.validation import (
+    as_parameter,
+    fields,
+    require_counts,
+    require_finite,
+    require_no_less_than_zero,
+    require_positive,
+)
 
 
 class OptionHedging(MarketProblem):
@@ -50,7 +55,7 @@ class OptionHedging(MarketProblem):
     """The number of decisions in an episode."""
 
     def __check_init__(self):
-        require_finite(self, "sigma", "dt", "start_price", "strike", "cost")
+        require_finite(**fields(self, "sigma", "dt", "start_price", "strike", "cost"))
         require_positive(sigma=self.sigma, dt=self.dt, start_price=self.start_price, strike=self.strike)
         require_no_less_than_zero(cost=self.cost)
         require_counts(2, hedges=self.hedges)
@@ -126,7 +131,7 @@ class OptionHedging(MarketProblem):
         hedges = amounts(0.0, 1.0, count)
         return GridProblem(
             axes={
-                "price": float(self.strike) * np.exp(np.linspace(-reach, reach, scaled(121, resolution))),
+                "price": float(self.strike) * np.exp(np.linspace(-reach, reach, points_at(121, resolution))),
                 "hedge": hedges,
             },
             actions=hedges,
@@ -137,7 +142,7 @@ class OptionHedging(MarketProblem):
             move=self.move,
             potential=lambda time, state: -self.option_price(time, state[0]),
             discount=discount,
-            return_points=scaled(401, resolution),
+            return_points=points_at(401, resolution),
             action_labels=(2 * hedges - 1)[:, None].astype(np.float32) if self.continuous else None,
             name="OptionHedging",
         )

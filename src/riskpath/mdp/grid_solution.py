@@ -9,6 +9,7 @@ from jaxtyping import Float
 from riskpath.mdp.grid_memory import in_units
 from riskpath.mdp.grid_policy import GridPolicy
 from riskpath.mdp.grid_problem import GridProblem
+from riskpath.mdp.utility_iteration import slopes
 from riskpath.risk.law import Law
 from riskpath.risk.measures import RiskMeasure
 
@@ -43,8 +44,7 @@ def influence(z: Float[np.ndarray, " n"], risk: RiskMeasure) -> Float[np.ndarray
     """Return u(z) = ∫^z h′(F(x)) dx at every point of a sorted sample."""
     cdf = np.arange(1, len(z) + 1) / len(z)
     width = min(0.25, 2 / np.sqrt(len(z)))
-    low, high = np.clip(cdf - width, 0.0, 1.0), np.clip(cdf + width, 0.0, 1.0)
-    slope = (np.asarray(risk.weight(high)) - np.asarray(risk.weight(low))) / (high - low)
+    slope = slopes(cdf[:, None], risk, width)[:, 0]
     return np.concatenate([[0.0], np.cumsum(slope[:-1] * np.diff(z))])
 
 

@@ -77,9 +77,9 @@ def solve(
     risk = as_risk(risk)
     if (grid := as_grid_problem(problem)) is not None:
         if randomised or policies not in get_args(GridPolicies):
-            kind = "randomised policies" if randomised else f"policies={policies!r}"
+            kind = "randomised=True" if randomised else f"policies={policies!r}"
             raise RiskpathError(
-                f"{kind} need a finite problem; on a grid there are {', '.join(get_args(GridPolicies))}"
+                f"{kind} needs a finite problem; on a grid there are {', '.join(get_args(GridPolicies))}"
             )
         return solve_grid(grid, risk, policies, progress=progress)  # pyright: ignore[reportArgumentType]
     mdp = as_finite_mdp(problem)
