@@ -1,5 +1,6 @@
 """Agents that learn, one file each. A new agent is a new file and a line here, which also exports and registers it."""
 
+from riskpath.agents.adaptive import Adaptive
 from riskpath.agents.agent import ActorOutput, Agent, AgentState, HistoryAgent, MemorylessAgent
 from riskpath.agents.config import (
     PAPER_CONTINUOUS_NETWORK,
@@ -25,6 +26,7 @@ __all__ = [
     "TQL",
     "ActorCriticTraining",
     "ActorOutput",
+    "Adaptive",
     "Agent",
     "AgentState",
     "CVaRDRL",

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
 from riskpath.agents.config import ActorCriticTraining, BaseTraining, Training
+from riskpath.agents.episodes import Episodes
 from riskpath.errors import RiskpathError
 from riskpath.nn.losses import midpoints
 from riskpath.nn.network import Network
@@ -41,6 +42,8 @@ class AgentState(eqx.Module):
     """Gradient steps of the critics so far."""
     initial_memory: Any
     """The memory at the start of every episode."""
+    episodes: Episodes | None = None
+    """Statistics of the training episodes, kept by the training loop."""
 
 
 class ActorOutput(eqx.Module):
@@ -107,6 +110,10 @@ class Agent(Hyperparameters):
     @abc.abstractmethod
     def window(self, spec: EnvSpec) -> int:
         """Return how many observations of history a sample needs; 0 for none."""
+
+    def refresh(self, state: AgentState) -> AgentState:
+        """Return the state after the target networks were updated; recompute here what follows from the networks."""
+        return state
 
     def estimate(self, state: AgentState, memory: Any, time_step: TimeStep) -> Float[Array, " A"]:
         """Return β of the predicted return for each action, ∫₀¹ Z(·; h⁻¹(τ)) dτ."""

@@ -13,7 +13,14 @@ from jaxtyping import Array, Float, Int
 from riskpath.errors import RiskpathError
 from riskpath.nn.network import Network
 from riskpath.renamed import Hyperparameters, renamed_line
-from riskpath.validation import fields, require_counts, require_no_less_than_zero, require_positive, require_share
+from riskpath.validation import (
+    fields,
+    given,
+    require_counts,
+    require_no_less_than_zero,
+    require_positive,
+    require_share,
+)
 
 TwinTarget = Literal["lower_mean", "lower_quantiles"]
 
@@ -37,10 +44,11 @@ class BaseTraining(Hyperparameters):
     """M, the number of quantile levels of the target."""
     act_taus: int = eqx.field(static=True, default=64)
     """Number of quantile levels at which the risk of an action is computed."""
-    kappa: float | Array = 1.0
-    """Threshold of the quantile Huber loss in units of the return; keep it small beside the spread of returns."""
-    reward_scale: float | Array = 0.01
-    """Factor on rewards inside the critics; kappa is scaled with it."""
+    kappa: float | Array | None = None
+    """Threshold of the quantile Huber loss in units of the return; by default 1% of the spread of returns. If it is
+    not small beside that spread, the critics learn expectiles."""
+    reward_scale: float | Array | None = None
+    """Factor on rewards inside the critics; by default 1 / the spread of returns of the training episodes."""
     buffer_size: int = eqx.field(static=True, default=50_000)
     """Transitions in the replay buffer of each lane."""
     learning_starts: int = eqx.field(static=True, default=1_000)
@@ -58,7 +66,7 @@ class BaseTraining(Hyperparameters):
         require_counts(2, buffer_size=self.buffer_size)
         require_counts(0, learning_starts=self.learning_starts)
         require_no_less_than_zero(**fields(self, "learning_rate", "learning_rate_decay", "decay_starts"))
-        require_positive(**fields(self, "decay_steps", "kappa", "reward_scale"))
+        require_positive(decay_steps=self.decay_steps, **given(kappa=self.kappa, reward_scale=self.reward_scale))
         require_share(target_update_rate=self.target_update_rate)
 
     @property
@@ -110,8 +118,6 @@ class ActorCriticTraining(BaseTraining):
     decay_steps: float | Array = 25_000.0
     batch_size: int = eqx.field(static=True, default=256)
     act_taus: int = eqx.field(static=True, default=32)
-    kappa: float | Array = 0.2
-    reward_scale: float | Array = 0.05
     buffer_size: int = eqx.field(static=True, default=200_000)
     learning_starts: int = eqx.field(static=True, default=8_000)
     train_freq: int = eqx.field(static=True, default=8)
@@ -174,6 +180,8 @@ PAPER_TRAINING = Training(
     online_taus=64,
     target_taus=64,
     act_taus=128,
+    kappa=1.0,
+    reward_scale=0.01,
     buffer_size=300_000,
     learning_starts=5_000,
     target_update_interval=500,
@@ -191,6 +199,8 @@ PAPER_CONTINUOUS_TRAINING = ActorCriticTraining(
     online_taus=64,
     target_taus=64,
     act_taus=32,
+    kappa=0.2,
+    reward_scale=0.05,
     buffer_size=50_000,
     learning_starts=25_000,
     target_update_rate=0.01,

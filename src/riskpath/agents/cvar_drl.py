@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from riskpath.agents.agent import ActorOutput, AgentState, MemorylessAgent
-from riskpath.agents.learning import draw_levels, epsilon_greedy, gradient_step, masked_argmax, new_state
+from riskpath.agents.learning import draw_levels, epsilon_greedy, gradient_step, masked_argmax, new_state, scales
 from riskpath.errors import RiskpathError
 from riskpath.nn.critics import MarkovCritic
 from riskpath.nn.losses import midpoints, quantile_huber
@@ -34,31 +34,32 @@ class CVaRDRL(MemorylessAgent):
             raise RiskpathError(f"CVaRDRL optimises CVaR only, got {self.risk}; use TQL for other measures")
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
-        """Return a fresh critic; the memory is the threshold b_t, in the critic's units."""
+        """Return a fresh critic; the memory is the threshold b_t."""
         return new_state(MarkovCritic(self.network, spec, self.training.online_taus, key=key), memory=jnp.zeros(()))
 
     def act(
         self, state: AgentState, memory: Float[Array, ""], time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
     ) -> ActorOutput:
         """Return argmax_a W(s, b, a), or a random action."""
-        moved = (memory - self.training.reward_scale * time_step.reward) / self.discount
-        b = jnp.where(time_step.time > 0, moved, self._first_threshold(state.params, time_step))
-        values = self._shortfall(state.params, time_step.observation, b)
+        scale, _ = scales(self.training, state)
+        first = self._first_threshold(state.params, time_step) / scale
+        b = jnp.where(time_step.time > 0, (memory - time_step.reward) / self.discount, first)
+        values = self._shortfall(state.params, time_step.observation, scale * b)
         return ActorOutput(epsilon_greedy(values, time_step.action_mask, key=key, epsilon=epsilon), b, extras=b)
 
     def learn(self, state: AgentState, batch: Transition, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
         """Take one gradient step on Z."""
-        t = self.training
+        t, (scale, kappa) = self.training, scales(self.training, state)
         taus, target_taus = draw_levels(self, key=key)
 
         def loss(critic: MarkovCritic, step: Transition) -> Float[Array, ""]:
-            reward = t.reward_scale * step.reward
-            b = (step.extras - reward) / self.discount
+            reward = scale * step.reward
+            b = (scale * step.extras - reward) / self.discount
             best = masked_argmax(self._shortfall(state.params, step.next_observation, b), step.next_action_mask)
             future = state.target_params.quantiles(step.next_observation, target_taus)[:, best]
             target = jax.lax.stop_gradient(reward + jnp.where(step.terminated, 0.0, self.discount * future))
             predicted = critic.quantiles(step.observation, taus)[:, step.action]
-            return quantile_huber(predicted, taus, target, t.kappa * t.reward_scale)
+            return quantile_huber(predicted, taus, target, kappa)
 
         return gradient_step(state, loss, t, batch)
 
@@ -66,7 +67,7 @@ class CVaRDRL(MemorylessAgent):
         self, state: AgentState, memory: Float[Array, ""], time_step: TimeStep, taus: Float[Array, " N"]
     ) -> Float[Array, "N A"]:
         """Return Z(s, ·; τ), the return to go."""
-        return state.params.quantiles(time_step.observation, taus) / self.training.reward_scale
+        return state.params.quantiles(time_step.observation, taus) / scales(self.training, state)[0]
 
     def _first_threshold(self, critic: MarkovCritic, time_step: TimeStep) -> Float[Array, ""]:
         """Return b₀, the VaR of the CVaR-greedy action."""

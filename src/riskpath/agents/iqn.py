@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from riskpath.agents.agent import ActorOutput, AgentState, MemorylessAgent
-from riskpath.agents.learning import draw_levels, epsilon_greedy, gradient_step, masked_argmax, new_state
+from riskpath.agents.learning import draw_levels, epsilon_greedy, gradient_step, masked_argmax, new_state, scales
 from riskpath.nn.critics import MarkovCritic
 from riskpath.nn.losses import quantile_huber
 from riskpath.types import EnvSpec, Key, TimeStep, Transition
@@ -34,16 +34,16 @@ class IQN(MemorylessAgent):
 
     def learn(self, state: AgentState, batch: Transition, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
         """Take one gradient step on Z."""
-        t = self.training
+        t, (scale, kappa) = self.training, scales(self.training, state)
         taus, target_taus = draw_levels(self, key=key)
 
         def loss(critic: MarkovCritic, step: Transition) -> Float[Array, ""]:
             best = masked_argmax(state.params.risk(step.next_observation, self.risk, t.act_taus), step.next_action_mask)
             future = state.target_params.quantiles(step.next_observation, target_taus)[:, best]
             future = jnp.where(step.terminated, 0.0, self.discount * future)
-            target = jax.lax.stop_gradient(t.reward_scale * step.reward + future)
+            target = jax.lax.stop_gradient(scale * step.reward + future)
             predicted = critic.quantiles(step.observation, taus)[:, step.action]
-            return quantile_huber(predicted, taus, target, t.kappa * t.reward_scale)
+            return quantile_huber(predicted, taus, target, kappa)
 
         return gradient_step(state, loss, t, batch)
 
@@ -51,4 +51,4 @@ class IQN(MemorylessAgent):
         self, state: AgentState, memory: tuple[()], time_step: TimeStep, taus: Float[Array, " N"]
     ) -> Float[Array, "N A"]:
         """Return Z(s, ·; τ), the return to go."""
-        return state.params.quantiles(time_step.observation, taus) / self.training.reward_scale
+        return state.params.quantiles(time_step.observation, taus) / scales(self.training, state)[0]

@@ -23,6 +23,7 @@ from riskpath.agents.actor_critic import (
 from riskpath.agents.agent import ActorOutput, AgentState, MemorylessAgent
 from riskpath.agents.config import ActorCriticTraining
 from riskpath.agents.exploration import Noise, explore, no_noise
+from riskpath.agents.learning import scales
 from riskpath.nn.critics import Actor, Twins, make_twins
 from riskpath.nn.losses import midpoints, quantile_huber, stratified
 from riskpath.nn.network import Network
@@ -71,7 +72,7 @@ class IQTD3(MemorylessAgent):
 
     def learn(self, state: AgentState, batch: Transition, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
         """Update the critics, then the actor."""
-        t = self.training
+        t, (scale, kappa) = self.training, scales(self.training, state)
         online_key, target_key, step_key = jax.random.split(key, 3)
         taus, target_taus = stratified(t.online_taus, key=online_key), stratified(t.target_taus, key=target_key)
 
@@ -81,8 +82,7 @@ class IQTD3(MemorylessAgent):
             action = smooth_action(t, targets.actor(following), key=key)
             future = lower_law(t, targets.critic.twins, following, action, target_taus)
             future = jnp.where(step.terminated, 0.0, self.discount * future)
-            target = jax.lax.stop_gradient(t.reward_scale * step.reward + future)
-            kappa = t.kappa * t.reward_scale
+            target = jax.lax.stop_gradient(scale * step.reward + future)
             fit = lambda z: quantile_huber(z.quantiles(x, step.action, taus), taus, target, kappa)  # noqa: E731
             return fit(critic.twins[0]) + fit(critic.twins[1])
 
@@ -101,4 +101,4 @@ class IQTD3(MemorylessAgent):
         """Return the law of the return to go under the actor's own action, the mean of both critics."""
         x = state.params.critic.encoder(time_step.observation)
         both = [critic.quantiles(x, state.params.actor(x), taus) for critic in state.params.critic.twins]
-        return (0.5 * (both[0] + both[1]) / self.training.reward_scale)[:, None]
+        return (0.5 * (both[0] + both[1]) / scales(self.training, state)[0])[:, None]

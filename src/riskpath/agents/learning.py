@@ -14,6 +14,8 @@ from riskpath.nn.losses import midpoints, stratified
 from riskpath.nn.observation_encoder import update_statistics
 from riskpath.types import Key, Window
 
+KAPPA = 0.01
+"""Default threshold of the quantile Huber loss, as a share of the spread of returns."""
 _ADAM = optax.scale_by_adam(eps=1e-6)
 
 
@@ -35,9 +37,8 @@ def gradient_step(
     value, gradient = eqx.filter_value_and_grad(mean_loss)(state.params)
     rate = training.learning_rate * training.decay(state.gradient_steps)
     params, opt_state = adam(_ADAM, state.params, gradient, state.opt_state, rate)
-    return AgentState(params, state.target_params, opt_state, state.gradient_steps + 1, state.initial_memory), {
-        "loss": value
-    }
+    places = lambda s: (s.params, s.opt_state, s.gradient_steps)  # noqa: E731
+    return eqx.tree_at(places, state, (params, opt_state, state.gradient_steps + 1)), {"loss": value}
 
 
 def adam(
@@ -51,19 +52,30 @@ def adam(
 
 def observe_batch(state: AgentState, batch: Any) -> AgentState:
     """Update the running statistics of observations, in the target networks as well."""
-    transition = batch.transition if isinstance(batch, Window) else batch
+    sample = batch[0] if isinstance(batch, tuple) else batch
+    transition = sample.transition if isinstance(sample, Window) else sample
     places = lambda s: (s.params, s.target_params)  # noqa: E731
     updated = tuple(update_statistics(networks, transition.observation) for networks in places(state))
     return eqx.tree_at(places, state, updated)
 
 
+def scales(training: BaseTraining, state: AgentState) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Return the factor on rewards inside the critics, and kappa in the critics' units.
+
+    Unless they are given, the factor is 1 / the spread of returns, and kappa is 1% of that spread.
+    """
+    spread = jnp.ones(()) if state.episodes is None else state.episodes.spread
+    scale = 1.0 / spread if training.reward_scale is None else jnp.asarray(training.reward_scale)
+    return scale, jnp.asarray(KAPPA if training.kappa is None else training.kappa * scale)
+
+
 def update_target(agent: Agent, state: AgentState) -> AgentState:
-    """Move the target networks towards the parameters: target ← target + rate (params − target)."""
+    """Move the target networks towards the parameters, target ← target + rate (params − target), then `refresh`."""
     rate = jnp.asarray(agent.training.target_update_rate)
     move = lambda target, new: jnp.where(rate >= 1.0, new, target + rate * (new - target))  # noqa: E731
     arrays, fixed = eqx.partition(state.target_params, eqx.is_inexact_array)
     moved = jax.tree.map(move, arrays, eqx.filter(state.params, eqx.is_inexact_array))
-    return eqx.tree_at(lambda s: s.target_params, state, eqx.combine(moved, fixed))
+    return agent.refresh(eqx.tree_at(lambda s: s.target_params, state, eqx.combine(moved, fixed)))
 
 
 def draw_levels(agent: Agent, *, key: Key) -> tuple[Float[Array, " N"], Float[Array, " M"]]:

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
 from riskpath.agents.agent import ActorOutput, AgentState, HistoryAgent, HistoryMemory
-from riskpath.agents.learning import draw_levels, epsilon_greedy, gradient_step, masked_argmax, new_state
+from riskpath.agents.learning import draw_levels, epsilon_greedy, gradient_step, masked_argmax, new_state, scales
 from riskpath.errors import RiskpathError
 from riskpath.nn.critics import HistoryCritic, MarkovCritic
 from riskpath.nn.losses import midpoints, quantile_huber, sample_quantiles
@@ -72,16 +72,16 @@ class TQL(HistoryAgent):
 
     def learn(self, state: AgentState, batch: Window, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
         """Take one gradient step on all critics."""
-        t = self.training
+        t, (scale, kappa) = self.training, scales(self.training, state)
         taus, target_taus = draw_levels(self, key=key)
 
         def fit(predicted: Float[Array, " N"], target: Float[Array, " M"]) -> Float[Array, ""]:
-            return quantile_huber(predicted, taus, jax.lax.stop_gradient(target), t.kappa * t.reward_scale)
+            return quantile_huber(predicted, taus, jax.lax.stop_gradient(target), kappa)
 
         def loss(critics: Critics, window: Window) -> Float[Array, ""]:
             step, target = window.transition, state.target_params
             now, following = critics.history.features(window)
-            past = t.reward_scale * step.return_so_far  # R_{0:t}
+            past = scale * step.return_so_far  # R_{0:t}
             values = self._risk(
                 stop_gradient(critics), jax.lax.stop_gradient(following), step.next_observation, step.time + 1
             )
@@ -96,7 +96,7 @@ class TQL(HistoryAgent):
             future = jnp.where(step.terminated, 0.0, future)
             markov = fit(
                 critics.markov.quantiles(step.observation, taus)[:, step.action],
-                t.reward_scale * step.reward + self.discount * future,
+                scale * step.reward + self.discount * future,
             )
             if self.critic == "convolved":
                 law = fit(critics.history.quantiles(following, taus)[:, 0], jnp.full((1,), past))
@@ -118,7 +118,7 @@ class TQL(HistoryAgent):
             whole = jnp.where(time_step.time > 0, sample_quantiles(sums, taus), future)  # at first there is no past
         else:
             whole = state.params.history.quantiles(features, taus)
-        return whole / self.training.reward_scale
+        return whole / scales(self.training, state)[0]
 
     def _encode(self, state: AgentState, memory: HistoryMemory) -> Shaped[Array, "*H"]:
         """Return the features of h, encoded anew at every step: those from before an update would be stale."""

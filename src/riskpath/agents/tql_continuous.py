@@ -28,6 +28,7 @@ from riskpath.agents.actor_critic import (
 from riskpath.agents.agent import ActorOutput, AgentState, HistoryAgent, HistoryMemory
 from riskpath.agents.config import ActorCriticTraining
 from riskpath.agents.exploration import Noise, explore, no_noise
+from riskpath.agents.learning import scales
 from riskpath.agents.tql import Form
 from riskpath.errors import RiskpathError
 from riskpath.nn.critics import ActionCritic, Actor, Twins, make_twins
@@ -115,7 +116,7 @@ class TQLContinuous(HistoryAgent):
 
     def learn(self, state: AgentState, batch: Window, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
         """Update the critics, then the actor."""
-        t = self.training
+        t, (scale, kappa) = self.training, scales(self.training, state)
         online_key, target_key, step_key = jax.random.split(key, 3)
         taus, target_taus = stratified(t.online_taus, key=online_key), stratified(t.target_taus, key=target_key)
 
@@ -127,13 +128,13 @@ class TQLContinuous(HistoryAgent):
             return now, self._features(history, following, step.next_observation, step.time + 1)
 
         def fit(predicted: Float[Array, " N"], target: Float[Array, " M"]) -> Float[Array, ""]:
-            return quantile_huber(predicted, taus, jax.lax.stop_gradient(target), t.kappa * t.reward_scale)
+            return quantile_huber(predicted, taus, jax.lax.stop_gradient(target), kappa)
 
         def critic_loss(critic: HistoryCritics, state: AgentState, window: Window, key: Key) -> Float[Array, ""]:
             step, targets = window.transition, state.target_params
             now, following = features(critic.history, window)
             action = smooth_action(t, targets.actor(jax.lax.stop_gradient(following)), key=key)
-            past, loss = t.reward_scale * step.return_so_far, jnp.zeros(())  # R_{0:t}
+            past, loss = scale * step.return_so_far, jnp.zeros(())  # R_{0:t}
             whole = jnp.full(target_taus.shape, past)
             if critic.markov is not None:
                 x, x_next = (
@@ -142,7 +143,7 @@ class TQLContinuous(HistoryAgent):
                 )
                 future = lower_law(t, targets.critic.markov, x_next, action, target_taus)
                 future = jnp.where(step.terminated, 0.0, future)
-                target = t.reward_scale * step.reward + self.discount * future
+                target = scale * step.reward + self.discount * future
                 loss = loss + sum((fit(z.quantiles(x, step.action, taus), target) for z in critic.markov), 0.0)
                 whole = past + power(self.discount, step.time + 1) * future
             elif targets.critic.whole is not None:
@@ -174,7 +175,7 @@ class TQLContinuous(HistoryAgent):
         x = self._encode(critics.history, memory.history.extend(time_step), time_step)
         encoded = critics.history.encoder(time_step.observation)
         atoms = self._atoms(critics, x, encoded, state.params.actor(x), time_step.time)
-        return sample_quantiles(atoms / self.training.reward_scale, taus)[:, None]
+        return sample_quantiles(atoms / scales(self.training, state)[0], taus)[:, None]
 
     def _encode(self, encoder: HistoryEncoder, history: HistoryMemory, time_step: TimeStep) -> Float[Array, " D"]:
         """Return the features of a history while acting."""

@@ -35,6 +35,8 @@ OTHER_MEASURES = (("wang:-0.75", "wang:0.75"), ("pow:-2",), ("cpw:0.71",))
 WIDE = Network(history_size=64)
 FINE = Network(hidden=(256,), history_size=64)
 FINE_TRAINING = Training(
+    kappa=1.0,
+    reward_scale=0.01,
     learning_rate_decay=0.01,
     decay_steps=80_000.0,
     batch_size=128,
@@ -48,6 +50,8 @@ FINE_TRAINING = Training(
 )
 TABLE = Network(head="table")
 TABLE_TRAINING = Training(
+    kappa=1.0,
+    reward_scale=0.01,
     learning_rate=1e-2,
     learning_rate_decay=0.01,
     decay_steps=40_000.0,

@@ -41,7 +41,8 @@ Cell = tuple[float, str]
 def agent_for(name: str, measure: RiskMeasure, steps: int, quick: bool = False) -> Agent:
     """Return the agent of one lane; `quick` halves the widths, with small batches and few quantile levels."""
     sizes: dict[str, Any] = {"batch_size": 64, "online_taus": 16, "target_taus": 16, "act_taus": 16} if quick else {}
-    training = ActorCriticTraining(decay_starts=steps / ENVS / 2, decay_steps=steps / ENVS / 2, **sizes)
+    decay = {"decay_starts": steps / ENVS / 2, "decay_steps": steps / ENVS / 2}
+    training = ActorCriticTraining(kappa=0.2, reward_scale=0.05, **decay, **sizes)
     network = Network(hidden=(64, 64) if quick else (128, 128), window=10)
     risk = Tabulated(measure)
     if name in ("IQTD3", "mean control"):

@@ -26,6 +26,8 @@ from riskpath.training.train import train
 PROBLEM, RISK, LEVELS, ENVS = ThreeState(), CVaR(0.1), 100, 16
 NETWORK = Network(head="table")
 TRAINING = Training(
+    kappa=1.0,
+    reward_scale=0.01,
     learning_rate=1e-2,
     learning_rate_decay=0.01,
     decay_steps=15_000.0,

@@ -33,8 +33,8 @@ from riskpath.training.lanes import Lanes, is_swept, stack, start
 from riskpath.validation import given, require_counts, require_positive
 from riskpath.version import __version__
 
-FORMAT, VERSION = "riskpath run", 2
-READERS = {1: "0.1"}
+FORMAT, VERSION = "riskpath run", 3
+READERS = {1: "0.1", 2: "0.2"}
 """Which version of riskpath reads an older format."""
 
 

@@ -115,15 +115,19 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: Outcome) -> Lan
             memory = tree_where(done, state.initial_memory, choice.memory)
             return transition, following, memory, jnp.where(done, 0.0, so_far)
 
-        return jax.vmap(single)(time_step, choice, outcome, so_far)
+        stored, following, memory, after = jax.vmap(single)(time_step, choice, outcome, so_far)
+        done = outcome.terminated | outcome.truncated
+        assert state.episodes is not None
+        episodes = state.episodes.add(stored.return_so_far, done, outcome.observation, outcome.action_mask)
+        return eqx.tree_at(lambda s: s.episodes, state, episodes), stored, following, memory, after
 
     arguments = (lanes.agent_state, lanes.time_step, choice, outcome, lanes.return_so_far)
-    transitions, time_step, memory, so_far = eqx.filter_vmap(one)(lanes.agent, *arguments)
+    state, transitions, time_step, memory, so_far = eqx.filter_vmap(one)(lanes.agent, *arguments)
     flat = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), transitions)
     return Lanes(
         lanes.agent,
         lanes.env,
-        lanes.agent_state,
+        state,
         lanes.env_state,
         time_step,
         memory,

@@ -24,7 +24,7 @@ from riskpath.envs.vector import VectorEnvironment
 from riskpath.evaluation.rollout import repeat_memory
 from riskpath.training import fused_loop as loop
 from riskpath.training.fused_loop import Choice, Outcome
-from riskpath.training.lanes import Lanes, lane_keys
+from riskpath.training.lanes import Lanes, lane_keys, with_first
 from riskpath.training.lanes import start as start_lanes
 from riskpath.types import EnvSpec
 
@@ -37,7 +37,9 @@ def start(
     env_keys = jax.vmap(lambda key: jax.random.split(key, 3)[1])(lane_keys(len(agents), seeds, seed))
     keys = jax.vmap(lambda key: jax.random.split(key, num_envs))(env_keys)
     first = tuple(_by_lane(x, lanes.count) for x in vector.reset(keys.reshape(-1)))
-    return eqx.tree_at(lambda s: (s.time_step.observation, s.time_step.action_mask), lanes, first)
+    lanes = eqx.tree_at(lambda s: (s.time_step.observation, s.time_step.action_mask), lanes, first)
+    state = eqx.filter_vmap(with_first)(lanes.agent_state, *(x[:, 0] for x in first))
+    return eqx.tree_at(lambda s: s.agent_state, lanes, state)
 
 
 def restart(lanes: Lanes, vector: VectorEnvironment, spec: EnvSpec) -> Lanes:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from riskpath.agents.agent import Agent, AgentState
+from riskpath.agents.episodes import no_episodes
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import as_arrays
 from riskpath.evaluation.rollout import begin
@@ -111,9 +112,16 @@ def _begin_lanes(agent: Agent, env: Environment, keys: Keys, spec: EnvSpec, num_
         init_key, env_key, key = jax.random.split(key, 3)
         state = agent.init(spec, key=init_key)
         begun = jax.vmap(lambda key: begin(env, state, spec, key))(jax.random.split(env_key, num_envs))
-        return state, begun, key
+        first = jax.tree.map(lambda x: x[0], begun[1])
+        return with_first(state, first.observation, first.action_mask), begun, key
 
     return eqx.filter_vmap(one)(agent, env, keys)
+
+
+def with_first(state: AgentState, observation: Array, action_mask: Array) -> AgentState:
+    """Return a fresh state with empty statistics of episodes, from a first observation."""
+    episodes = no_episodes(observation, action_mask)
+    return eqx.tree_at(lambda s: s.episodes, state, episodes, is_leaf=lambda x: x is None)
 
 
 def _example_transition(agent: Agent, state: AgentState, time_step: TimeStep, spec: EnvSpec) -> Transition:
