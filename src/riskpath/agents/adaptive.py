@@ -1,123 +1,226 @@
-"""Adaptive, prototype."""
+"""Adaptive: the policy reacts to what it has earned, and so reaches the best value of the whole return that exists.
+
+The critic predicts the law of the return to go by atoms θ_i of probability p_i. It sees a context x beside the
+observation: a goal for CVaR (`goal_form.py`), the return so far for other measures (`utility_form.py`). With the
+utility u_x of a return to go in that context,
+
+    a = argmax_a Σ_i p_i u_x(θ_i(s, x, a))
+    θ(s, x, a) ← r + γ θ′(s′, x′, a′),     a′ = argmax_a Σ_i p_i u_x′(θ_i(s′, x′, a))
+
+by the quantile Huber loss, and the expected utility itself by a squared loss, which has no bias where the law jumps:
+
+    Σ_i p_i u_x(θ_i)  ←  Σ_i p_i u_x(r + γ θ′_i)
+
+A stored transition trains several contexts at once: what was done does not depend on them, only what is best does.
+"""
+
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Shaped
 
-from riskpath.agents.agent import ActorOutput, AgentState, MemorylessAgent
+from riskpath.agents.agent import ActorOutput, Agent, AgentState, HistoryMemory, empty_history
 from riskpath.agents.config import Training
+from riskpath.agents.episodes import Units
+from riskpath.agents.goal_form import GoalForm, serves
 from riskpath.agents.learning import epsilon_greedy, gradient_step, masked_argmax, new_state, scales
-from riskpath.nn.goal_critic import GoalCritic, describe, WAVES
-from riskpath.nn.losses import midpoints, quantile_huber, sample_quantiles
+from riskpath.agents.utility_form import ATOMS, UtilityForm
+from riskpath.nn.law_critic import LawCritic, cell_quantiles, cells
+from riskpath.nn.losses import midpoints, quantile_huber
 from riskpath.nn.network import Network
-from riskpath.types import EnvSpec, Key, TimeStep, Transition, power
 from riskpath.risk.compose import as_risk
 from riskpath.risk.measures import CVaR, RiskMeasure
+from riskpath.types import EnvSpec, Key, TimeStep, Transition, Window
+from riskpath.validation import require_counts
 
 
-class Adaptive(MemorylessAgent):
-    """Goal form."""
+class Learned(eqx.Module):
+    """The critic, and the plan that follows from it; gradients do not change the plan."""
+
+    critic: LawCritic
+    plan: Any
+
+
+class Memory(eqx.Module):
+    """What an episode carries along."""
+
+    context: Any
+    history: HistoryMemory | tuple[()]
+
+
+class Adaptive(Agent):
+    """Maximises any risk measure of the whole return by reacting to the rewards received; discrete actions."""
 
     risk: RiskMeasure = eqx.field(default=CVaR(0.25), converter=as_risk)
+    """β. After training for a CVaR, any other level can be chosen: `run.policy(risk=…)`."""
     discount: float | Array = 1.0
+    """γ."""
     network: Network = Network(hidden=(128, 128))
-    training: Training = Training(learning_rate_decay=0.02)
-    goals: int = eqx.field(static=True, default=4)
-    scalar_weight: float | Array = 1.0
-    quantile_weight: float | Array = 1.0
-    mean_weight: float | Array = 0.001
-    near: float | Array = 0.25
-    root_grid: int = eqx.field(static=True, default=201)
+    """Sizes and kinds of the networks; with `window` the critic sees a history of observations and actions."""
+    training: Training = Training(batch_size=64, learning_rate_decay=0.02)
+    """Training hyperparameters."""
+    contexts: int = eqx.field(static=True, default=4)
+    """Contexts for which each sample is used."""
+    utility_weight: float | Array = 1.0
+    """Weight of the squared loss of the expected utility, relative to that of the quantiles."""
+    selection_episodes: int = eqx.field(static=True, default=1_000)
+    """Held-out episodes by which the best member of the population is chosen after training; 0 to trust the critic."""
+
+    def __check_init__(self):
+        require_counts(contexts=self.contexts)
+        require_counts(0, selection_episodes=self.selection_episodes)
+
+    @property
+    def form(self) -> GoalForm | UtilityForm:
+        """Return how the measure is maximised: by goals for the mean and CVaR, else by utilities."""
+        return GoalForm(self.risk) if serves(self.risk) else UtilityForm(self.risk)
+
+    def window(self, spec: EnvSpec) -> int:
+        """Return the length of a history if the network has a window, else 0."""
+        return self.network.history_length(spec) if self.network.window else 0
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
-        return new_state(
-            GoalCritic(self.network, spec, self.training.online_taus, WAVES, key=key), memory=jnp.zeros(())
+        """Return a fresh critic; the memory is the context and, with a window, the history."""
+        length, form = self.window(spec), self.form
+        critic = LawCritic(self.network, spec, length, self.training.online_taus, form.context_size, key=key)
+        plan = form.plan()
+        history = empty_history(spec, length) if length else ()
+        return new_state(Learned(critic, plan), Memory(form.first(plan, jnp.zeros((), jnp.int32)), history))
+
+    def act(
+        self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
+    ) -> ActorOutput:
+        """Return the action with the best expected utility, or a random one.
+
+        A training episode starts in a random context half of the time, a greedy one as the plan says.
+        """
+        member_key, coin_key, context_key, act_key = jax.random.split(key, 4)
+        plan, form, units = state.params.plan, self.form, self.units(state)
+        planned = form.first(plan, jax.random.categorical(member_key, jnp.log(plan.weights)).astype(jnp.int32))
+        drawn = form.explore(plan, units, key=context_key)
+        explore = (epsilon > 0) & (jax.random.uniform(coin_key) < 0.5)
+        first = jax.tree.map(lambda a, b: jnp.where(explore, a, b), drawn, planned)
+        memory = self._advance(memory, time_step, first)
+        _, utility = self._evaluate(
+            plan, units, state.params.critic, self._features(state.params.critic, memory, time_step), memory.context
         )
+        return ActorOutput(epsilon_greedy(utility, time_step.action_mask, key=act_key, epsilon=epsilon), memory)
 
-    def _describe(self, state, c):
-        e = state.episodes
-        return describe((c - e.mean) / e.spread)
+    def learn(self, state: AgentState, batch: Any, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
+        """Take one gradient step on the critic."""
+        t, form, (scale, kappa) = self.training, self.form, scales(self.training, state)
+        plan, target = state.params.plan, state.target_params.critic
+        levels, probs = cells(t.online_taus)
+        units = self.units(state)
 
-    def _w(self, state, critic, features, c):
-        """U(s,c,a) normalised."""
-        e = state.episodes
-        z = critic(features, self._describe(state, c))
-        x = z - c / e.spread
-        return jnp.mean(jnp.minimum(x, 0.0) + self.mean_weight * x, axis=0)
+        def loss(params: Learned, sample: tuple[Any, Key]) -> Float[Array, ""]:
+            window, key = sample
+            step: Transition = window.transition if isinstance(window, Window) else window
+            now, online = _both(params.critic, window)
+            online, (_, delayed) = jax.lax.stop_gradient(online), _both(target, window)
 
-    def act(self, state, memory, time_step, *, key, epsilon):
-        e = state.episodes
-        goal_key, coin_key, act_key = jax.random.split(key, 3)
-        low, high = jnp.where(e.count > 0, e.low, -1.0), jnp.where(e.count > 0, e.high, 1.0)
-        drawn = low + (high - low) * jax.random.uniform(goal_key)
-        explore = (jax.random.uniform(coin_key) < 0.5) & (epsilon > 0)
-        first = jnp.where(explore, drawn, memory)
-        c = jnp.where(time_step.time > 0, (memory - time_step.reward) / self.discount, first)
-        values = self._w(state, state.params, state.params.features(time_step.observation), c)
-        return ActorOutput(epsilon_greedy(values, time_step.action_mask, key=act_key, epsilon=epsilon), c)
+            def one(context: Any, following: Any) -> Float[Array, ""]:
+                _, values = self._evaluate(plan, units, state.params.critic, online, following)
+                best = masked_argmax(values, step.next_action_mask)
+                future, _ = self._evaluate(plan, units, target, delayed, following)
+                future = jnp.where(step.terminated, 0.0, self.discount * future[:, best])
+                aim = jax.lax.stop_gradient(scale * step.reward + future)
+                law = params.critic(now, form.describe(context, units))[:, step.action]
+                value, wanted = (probs @ form.utility(context, z, plan, units) for z in (law, aim))
+                quantile = quantile_huber(law, levels, aim, kappa, probs) / t.online_taus
+                return quantile + self.utility_weight * (value - wanted) ** 2
 
-    def learn(self, state, batch, *, key):
-        t, e = self.training, state.episodes
-        scale, kappa = scales(t, state)
-        n = batch.reward.shape[0]
-        u_key, n_key, p_key = jax.random.split(key, 3)
-        uniform = (jnp.arange(self.goals) + jax.random.uniform(u_key, (n, self.goals))) / self.goals
-        margin = 0.02 * (e.high - e.low)
-        b = e.low - margin + (e.high - e.low + 2 * margin) * uniform
-        near = state.initial_memory + 0.1 * e.spread * jax.random.normal(n_key, b.shape)
-        b = jnp.where(jax.random.uniform(p_key, b.shape) < self.near, near, b)
-        levels = midpoints(t.online_taus)
+            contexts = form.relabel(step, self.contexts, plan, units, self.discount, key=key)
+            return jnp.mean(jax.vmap(one)(*contexts))
 
-        def loss(critic, sample):
-            step, b = sample
-            now, nxt, nxt_t = (
-                critic.features(step.observation),
-                state.params.features(step.next_observation),
-                state.target_params.features(step.next_observation),
-            )
+        keys = jax.random.split(key, t.batch_size)
+        return gradient_step(state, loss, t, (batch, keys))
 
-            def one(b):
-                following = (b - step.return_so_far) / power(self.discount, step.time + 1)
-                c = step.reward + self.discount * following
-                best = masked_argmax(self._w(state, state.params, nxt, following), step.next_action_mask)
-                future = state.target_params(nxt_t, self._describe(state, following))[:, best]
-                target = scale * step.reward + jnp.where(step.terminated, 0.0, self.discount * future)
-                target = jax.lax.stop_gradient(target)
-                predicted = critic(now, self._describe(state, c))[:, step.action]
-                short = lambda z: jnp.mean(jnp.minimum(z - c * scale, 0.0))
-                return (
-                    self.quantile_weight * quantile_huber(predicted, levels, target, kappa) / t.online_taus
-                    + self.scalar_weight * (short(predicted) - short(target)) ** 2
-                )
+    def quantiles(
+        self, state: AgentState, memory: Memory, time_step: TimeStep, taus: Float[Array, " N"]
+    ) -> Float[Array, "N A"]:
+        """Return the predicted quantiles of the return to go, at the start those of the whole return."""
+        law, _, _ = self._predict(state, memory, time_step)
+        return cell_quantiles(law, taus) / scales(self.training, state)[0]
 
-            return jnp.mean(jax.vmap(one)(b))
+    def estimate(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, " A"]:
+        """Return β of the return to go; for CVaR with the goal as its threshold."""
+        law, utility, context = self._predict(state, memory, time_step)
+        _, probs = cells(self.training.online_taus)
+        estimate = self.form.estimate(context, utility, probs @ law, self.units(state))
+        if estimate is None:
+            levels = self.risk.distort(midpoints(self.training.act_taus))
+            estimate = jnp.mean(cell_quantiles(law, levels), axis=0)
+        return estimate / scales(self.training, state)[0]
 
-        return _step(state, loss, t, batch, b)
+    def refresh(self, state: AgentState) -> AgentState:
+        """Return the state with a plan that follows from the critic."""
+        critic, episodes, units = state.params.critic, state.episodes, self.units(state)
+        assert episodes is not None
+        masks = episodes.first_action_mask
+        features = jax.vmap(lambda o, m: self._first_features(critic, o, m))(episodes.first_observation, masks)
+        levels = midpoints(ATOMS)
 
-    def quantiles(self, state, memory, time_step, taus):
-        c = jnp.where(time_step.time > 0, (memory - time_step.reward) / self.discount, memory)
-        z = state.params(state.params.features(time_step.observation), self._describe(state, c))
-        return sample_quantiles(z, taus) * state.episodes.spread
+        def root(context: Any) -> tuple[Float[Array, " K"], Float[Array, ""]]:
+            """Return the law and the expected utility of the best first actions, over all starts."""
 
-    def refresh(self, state):
-        e = state.episodes
-        low, high = jnp.where(e.count > 0, e.low, -1.0), jnp.where(e.count > 0, e.high, 1.0)
-        b = low + (high - low) * jnp.linspace(0.0, 1.0, self.root_grid)
-        f = jax.vmap(state.params.features)(e.first_observation)
+            def start(features: Float[Array, " H"], mask: Any) -> Any:
+                law, values = self._evaluate(state.params.plan, units, critic, features, context)
+                best = masked_argmax(values, mask)
+                return cell_quantiles(law[:, best], levels), values[best]
 
-        def value(f, m, b):
-            w = self._w(state, state.params, f, b)
-            return jnp.max(jnp.where(m, w, -jnp.inf))
+            laws, values = jax.vmap(start)(features, masks)
+            return jnp.sort(laws.ravel())[laws.shape[0] // 2 :: laws.shape[0]], jnp.mean(values)
 
-        w = jax.vmap(jax.vmap(value, in_axes=(0, 0, None)), in_axes=(None, None, 0))(f, e.first_action_mask, b)
-        eta = self.risk.distort(1.0)
-        objective = b / e.spread + jnp.mean(w, axis=1) / eta
-        best = b[jnp.argmax(objective)]
-        return eqx.tree_at(lambda s: s.initial_memory, state, best)
+        plan = self.form.refresh(state.params.plan, root, units)
+        return eqx.tree_at(lambda s: s.params.plan, state, plan)
+
+    def units(self, state: AgentState) -> Units:
+        """Return the unit of the critic and the range of returns."""
+        return Units.of(state.episodes, 1.0 / scales(self.training, state)[0])
+
+    def _evaluate(
+        self, plan: Any, units: Units, critic: LawCritic, features: Float[Array, " H"], context: Any
+    ) -> tuple[Float[Array, "N A"], Float[Array, " A"]]:
+        """Return the law of the return to go and its expected utility for each action."""
+        law = critic(features, self.form.describe(context, units))
+        return law, cells(self.training.online_taus)[1] @ self.form.utility(context, law, plan, units)
+
+    def _predict(
+        self, state: AgentState, memory: Memory, time_step: TimeStep
+    ) -> tuple[Float[Array, "N A"], Float[Array, " A"], Any]:
+        """Return law, expected utility and context; at the start those of the likeliest member."""
+        plan = state.params.plan
+        memory = self._advance(memory, time_step, self.form.first(plan, jnp.argmax(plan.weights).astype(jnp.int32)))
+        features = self._features(state.params.critic, memory, time_step)
+        law, utility = self._evaluate(plan, self.units(state), state.params.critic, features, memory.context)
+        return law, utility, memory.context
+
+    def _advance(self, memory: Memory, time_step: TimeStep, first: Any) -> Memory:
+        """Return the memory with the context and the history of this step."""
+        moved = self.form.advance(memory.context, time_step.reward, self.discount)
+        context = jax.tree.map(lambda a, b: jnp.where(time_step.time > 0, a, b), moved, first)
+        return Memory(context, memory.history.extend(time_step) if isinstance(memory.history, HistoryMemory) else ())
+
+    def _features(self, critic: LawCritic, memory: Memory, time_step: TimeStep) -> Float[Array, " H"]:
+        """Return the features of what was observed."""
+        if not isinstance(history := memory.history, HistoryMemory):
+            return critic.inputs(time_step.observation, None)
+        return critic.inputs.last(history.observation, history.prev_action, history.valid)
+
+    def _first_features(self, critic: LawCritic, observation: Shaped[Array, "*obs"], mask: Any) -> Float[Array, " H"]:
+        """Return the features of a first observation."""
+        spec = critic.inputs.encoder.spec
+        history = empty_history(spec, self.window(spec)) if self.window(spec) else ()
+        time_step = spec.first_time_step(observation, mask)
+        memory = Memory((), history.extend(time_step) if isinstance(history, HistoryMemory) else ())
+        return self._features(critic, memory, time_step)
 
 
-def _step(state, loss, t, batch, b):
-    from riskpath.agents.learning import gradient_step
-
-    return gradient_step(state, loss, t, (batch, b))
+def _both(critic: LawCritic, sample: Window | Transition) -> tuple[Float[Array, " H"], Float[Array, " H"]]:
+    """Return the features before and after a step."""
+    if isinstance(sample, Window):
+        return critic.inputs.both(sample)
+    return critic.inputs(sample.observation, None), critic.inputs(sample.next_observation, None)

@@ -161,6 +161,16 @@ class HistoryMemory(eqx.Module):
         )
 
 
+def empty_history(spec: EnvSpec, length: int) -> HistoryMemory:
+    """Return a history of a given length without observations."""
+    none = spec.no_action()
+    return HistoryMemory(
+        jnp.zeros((length, *spec.observation_shape), spec.observation_dtype),
+        jnp.zeros((length, *none.shape), none.dtype),
+        jnp.zeros((length,), bool),
+    )
+
+
 class HistoryAgent(Agent):
     """An agent that learns from windows of history and remembers one while it acts."""
 
@@ -170,12 +180,7 @@ class HistoryAgent(Agent):
 
     def empty_history(self, spec: EnvSpec) -> HistoryMemory:
         """Return the memory at the start of an episode."""
-        length, none = self.window(spec), spec.no_action()
-        return HistoryMemory(
-            jnp.zeros((length, *spec.observation_shape), spec.observation_dtype),
-            jnp.zeros((length, *none.shape), none.dtype),
-            jnp.zeros((length,), bool),
-        )
+        return empty_history(spec, self.window(spec))
 
 
 def act_greedily(agent: Agent, state: AgentState, memory: Any, time_step: TimeStep, *, key: Key) -> ActorOutput:

@@ -10,6 +10,8 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 NUM_STARTS = 16
 """First observations that are kept."""
+MEMORY = 1000.0
+"""Episodes before the latest thousand or so fade from mean and spread."""
 NEGLIGIBLE = 1e-5
 """A spread below this share of the largest return is rounding."""
 
@@ -52,7 +54,7 @@ class Episodes(eqx.Module):
     ) -> "Episodes":
         """Return the statistics after one step of all environments; `observation` starts the next episode if `done`."""
         new = jnp.sum(done.astype(jnp.float32))
-        total = jnp.maximum(self.count + new, 1.0)
+        total = self.count + new
         mean = jnp.sum(jnp.where(done, return_so_far, 0.0)) / jnp.maximum(new, 1.0)
         within = jnp.sum(jnp.where(done, (return_so_far - mean) ** 2, 0.0))
         apart = jnp.where(new > 0, mean - self.mean, 0.0)
@@ -60,9 +62,10 @@ class Episodes(eqx.Module):
         rank = jnp.cumsum(done.astype(jnp.int32)) - 1
         slot = jnp.where(done & (rank < slots), (self.num_starts + rank) % slots, slots)  # beyond the ring: dropped
         return Episodes(
-            self.count + new,
-            self.mean + apart * (new / total),
-            self.squares + within + apart**2 * (self.count * new / total),
+            jnp.minimum(total, MEMORY),
+            self.mean + apart * (new / jnp.maximum(total, 1.0)),
+            (self.squares + within + apart**2 * (self.count * new / jnp.maximum(total, 1.0)))
+            * jnp.minimum(1.0, MEMORY / jnp.maximum(total, 1.0)),
             jnp.minimum(self.low, jnp.min(jnp.where(done, return_so_far, jnp.inf))),
             jnp.maximum(self.high, jnp.max(jnp.where(done, return_so_far, -jnp.inf))),
             jnp.maximum(self.largest, jnp.max(jnp.abs(return_so_far))),
@@ -86,3 +89,24 @@ def no_episodes(observation: Shaped[Array, "*obs"], action_mask: Bool[Array, " A
         jnp.broadcast_to(action_mask, many + action_mask.shape),
         jnp.zeros((), jnp.int32),
     )
+
+
+class Units(eqx.Module):
+    """The unit in which a critic counts, and the range of returns; all in units of the return."""
+
+    spread: Float[Array, ""]
+    """The unit."""
+    mean: Float[Array, ""]
+    """The mean return."""
+    low: Float[Array, ""]
+    """The lowest return so far; minus one unit before an episode has finished."""
+    high: Float[Array, ""]
+    """The highest return so far; one unit before."""
+
+    @staticmethod
+    def of(episodes: Episodes | None, unit: Float[Array, ""]) -> "Units":
+        """Return the units that follow from the episodes."""
+        if episodes is None:
+            return Units(unit, jnp.zeros(()), -unit, unit)
+        known = episodes.count > 0
+        return Units(unit, episodes.mean, jnp.where(known, episodes.low, -unit), jnp.where(known, episodes.high, unit))

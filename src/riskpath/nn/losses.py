@@ -11,35 +11,44 @@ from riskpath.types import Key
 
 @jax.custom_vjp
 def quantile_huber(
-    predicted: Float[Array, " N"], taus: Float[Array, " N"], target: Float[Array, " M"], kappa: Float[Array, ""] | float
+    predicted: Float[Array, " N"],
+    taus: Float[Array, " N"],
+    target: Float[Array, " M"],
+    kappa: Float[Array, ""] | float,
+    probs: Float[Array, " M"] | None = None,
 ) -> Float[Array, ""]:
-    """Return Σᵢ meanⱼ ρ^κ_{τᵢ}(yⱼ − θᵢ), with ρ^κ_τ(u) = |τ − 1{u<0}| L_κ(u) / κ; differentiable in θ only.
+    """Return Σᵢ Σⱼ pⱼ ρ^κ_{τᵢ}(yⱼ − θᵢ), with ρ^κ_τ(u) = |τ − 1{u<0}| L_κ(u) / κ; differentiable in θ only.
 
-    κ is in the units of the return. If it is large compared with their spread, the loss learns expectiles.
+    κ is in the units of the return. If it is large compared with their spread, the loss learns expectiles. By default
+    all targets are equally likely.
     """
-    return _forward(predicted, taus, target, kappa)[0]
+    return _forward(predicted, taus, target, kappa, probs)[0]
 
 
-def _forward(predicted: Array, taus: Array, target: Array, kappa: Array | float) -> tuple[Array, tuple[Array, Any]]:
-    """Return the loss and its gradient, −meanⱼ |τᵢ − 1{u<0}| clip(u/κ, −1, 1), from one pass over all pairs."""
+def _forward(
+    predicted: Array, taus: Array, target: Array, kappa: Array | float, probs: Array | None
+) -> tuple[Array, tuple[Array, Any]]:
+    """Return the loss and its gradient, −Σⱼ pⱼ |τᵢ − 1{u<0}| clip(u/κ, −1, 1), from one pass over all pairs."""
     error = target[None, :] - predicted[:, None]
     weight = jnp.abs(taus[:, None] - jnp.where(error < 0, 1.0, 0.0))
     slope = weight * jnp.clip(error / kappa, -1.0, 1.0)
     # L_κ(u)/κ = clip(u/κ)·(u − ½κ·clip(u/κ)), so both sums are over products with the same slope.
     loss = slope * (error - 0.5 * kappa * jnp.clip(error / kappa, -1.0, 1.0))
-    return jnp.sum(_mean_of_rows(loss)), (-_mean_of_rows(slope), (taus, target, kappa))
+    return jnp.sum(_mean_of_rows(loss, probs)), (-_mean_of_rows(slope, probs), (taus, target, kappa, probs))
 
 
-def _mean_of_rows(pairs: Float[Array, "N M"]) -> Float[Array, " N"]:
+def _mean_of_rows(pairs: Float[Array, "N M"], probs: Float[Array, " M"] | None) -> Float[Array, " N"]:
     """Return the mean of each row. On a CPU only a product is vectorised; on a GPU it would store all pairs."""
+    if probs is not None:
+        return pairs @ probs
     ones = jnp.full(pairs.shape[1:], 1.0 / pairs.shape[1])
     return jax.lax.platform_dependent(pairs, cpu=lambda x: x @ ones, default=lambda x: jnp.mean(x, axis=1))
 
 
-def _backward(saved: tuple[Array, Any], cotangent: Array) -> tuple[Array, Array, Array, Any]:
-    gradient, (taus, target, kappa) = saved
+def _backward(saved: tuple[Array, Any], cotangent: Array) -> tuple[Array, ...]:
+    gradient, others = saved
     # Targets and levels get no gradient.
-    return cotangent * gradient, jnp.zeros_like(taus), jnp.zeros_like(target), jnp.zeros_like(kappa)
+    return cotangent * gradient, *jax.tree.map(jnp.zeros_like, others)
 
 
 quantile_huber.defvjp(_forward, _backward)

@@ -1,0 +1,115 @@
+"""A critic that sees a context beside the observation, for example a goal, and predicts the law of the return to go.
+
+The law is given by N atoms θ_i(s, x, a), one for each cell of [0, 1]. Cells are finer at both ends, where most risk
+measures look: their edges are x²(3 − 2x) at N + 1 equally spaced x.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Shaped
+
+from riskpath.nn.history_encoder import HistoryEncoder, encode_both
+from riskpath.nn.mlp import MLP
+from riskpath.nn.network import Network
+from riskpath.nn.observation_encoder import ObservationEncoder
+from riskpath.types import EnvSpec, Key, Window
+
+WAVES = 8
+"""Cosines for each entry of an observation, which help to tell nearby observations apart."""
+NUMBER_WAVES = 16
+"""Cosines for a number of the context."""
+FEW_ENTRIES = 32
+"""Observations with more entries get no cosines."""
+
+
+def cells(count: int) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
+    """Return the middle levels and the probabilities of `count` cells of [0, 1]."""
+    x = np.linspace(0.0, 1.0, count + 1)
+    edges = x**2 * (3 - 2 * x)
+    return jnp.asarray((edges[1:] + edges[:-1]) / 2, jnp.float32), jnp.asarray(np.diff(edges), jnp.float32)
+
+
+def cell_quantiles(atoms: Float[Array, "N *A"], taus: Float[Array, " M"]) -> Float[Array, "M *A"]:
+    """Return F⁻¹(τ) of atoms with the probabilities of `cells`, along the first axis."""
+    _, widths = cells(atoms.shape[0])
+    order = jnp.argsort(atoms, axis=0)
+    upper = jnp.cumsum(widths[order], axis=0)
+    above = jnp.sum(upper[None] < taus.reshape(-1, *[1] * atoms.ndim) - 1e-6, axis=1)
+    return jnp.take_along_axis(jnp.sort(atoms, axis=0), jnp.minimum(above, len(atoms) - 1), axis=0)
+
+
+def describe(x: Float[Array, ""], reach: float) -> Float[Array, " F"]:
+    """Return features of a number between −reach and reach: itself, and cosines that tell nearby numbers apart."""
+    x = jnp.clip(x / reach, -1.0, 1.0)
+    return jnp.concatenate([x[None], jnp.cos(jnp.pi * jnp.arange(1, NUMBER_WAVES, dtype=jnp.float32) * (x + 1.0) / 2)])
+
+
+class Inputs(eqx.Module):
+    """The first layer: the part of it that depends on the observation, or on the history, alone."""
+
+    encoder: ObservationEncoder
+    history: HistoryEncoder | None
+    linear: eqx.nn.Linear
+    rolling: bool = eqx.field(static=True)
+    """Whether a history is only the latest part of an episode."""
+
+    def __init__(self, network: Network, spec: EnvSpec, length: int, *, key: Key):
+        encoder_key, history_key, linear_key = jax.random.split(key, 3)
+        self.encoder = network.encoder(spec, key=encoder_key)
+        self.history = HistoryEncoder(self.encoder, network.history_size, key=history_key) if length else None
+        self.rolling = spec.max_episode_steps is None or length < spec.max_episode_steps
+        size = self.encoder.size * (1 + self._waves) + (network.history_size if length else 0)
+        self.linear = eqx.nn.Linear(size, network.hidden[0], key=linear_key)
+
+    @property
+    def _waves(self) -> int:
+        vector = self.encoder.spec.num_states is None and self.encoder.convolutions is None
+        return WAVES if vector and self.encoder.size <= FEW_ENTRIES else 0
+
+    def __call__(self, observation: Shaped[Array, "*obs"], encoded: Float[Array, " M"] | None) -> Float[Array, " H"]:
+        """Return the features of an observation and of the encoded history that ends with it."""
+        x = self.encoder(observation)
+        if self._waves:
+            k = jnp.arange(1, self._waves + 1, dtype=jnp.float32)
+            waves = jnp.cos(jnp.pi * k[:, None] * (jnp.clip(x, -1.0, 1.0)[None, :] + 1.0) / 2)
+            x = jnp.concatenate([x, waves.ravel()])
+        return self.linear(x if encoded is None else jnp.concatenate([x, encoded]))
+
+    def last(
+        self, observation: Shaped[Array, "T *obs"], prev_action: Shaped[Array, "T *act"], valid: Bool[Array, " T"]
+    ) -> Float[Array, " H"]:
+        """Return the features of a whole history."""
+        assert self.history is not None
+        return self(observation[-1], self.history(observation, prev_action, valid)[-1])
+
+    def both(self, window: Window) -> tuple[Float[Array, " H"], Float[Array, " H"]]:
+        """Return the features of h_t and of h_{t+1}."""
+        assert self.history is not None
+        now, following = encode_both(self.history, window, self.rolling)
+        step = window.transition
+        return self(step.observation, now), self(step.next_observation, following)
+
+
+class LawCritic(eqx.Module):
+    """θ(s, x, ·) for discrete actions."""
+
+    inputs: Inputs
+    context: eqx.nn.Linear
+    mlp: MLP
+    out: eqx.nn.Linear
+    shape: tuple[int, int] = eqx.field(static=True)
+    """N atoms, A actions."""
+
+    def __init__(self, network: Network, spec: EnvSpec, length: int, atoms: int, context: int, *, key: Key):
+        inputs_key, context_key, mlp_key, out_key = jax.random.split(key, 4)
+        width, self.shape = network.hidden[0], (atoms, spec.num_actions)
+        self.inputs = Inputs(network, spec, length, key=inputs_key)
+        self.context = eqx.nn.Linear(context, width, use_bias=False, key=context_key)
+        self.mlp = MLP(width, network.hidden[1:], key=mlp_key)
+        self.out = eqx.nn.Linear(network.hidden[-1], atoms * spec.num_actions, key=out_key)
+
+    def __call__(self, features: Float[Array, " H"], context: Float[Array, " F"]) -> Float[Array, "N A"]:
+        """Return θ from the features of the observation and of the context."""
+        return self.out(self.mlp(jax.nn.relu(features + self.context(context)))).reshape(self.shape)
