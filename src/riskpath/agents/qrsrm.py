@@ -50,11 +50,13 @@ class QRSRM(MemorylessAgent):
     risk: RiskMeasure = eqx.field(default=CVaR(0.25), converter=as_risk)
     """β; must be averse or neutral: the mean, CVaR, Wang and POW at negative levels, and mixtures of them."""
     network: Network = Network(hidden=(64, 64))
+    pieces: int = eqx.field(static=True, default=32)
+    """K, the number of linear pieces of the utility; of CVaR only one differs from the next."""
     utility_interval: int = eqx.field(static=True, default=1)
     """Target updates between two estimates of the utility."""
 
     def __check_init__(self):
-        require_counts(utility_interval=self.utility_interval)
+        require_counts(pieces=self.pieces, utility_interval=self.utility_interval)
         if not self.risk.concave:
             raise RiskpathError(
                 f"QRSRM optimises risk-averse measures only, got {self.risk}; use TQL for other measures"
@@ -62,7 +64,7 @@ class QRSRM(MemorylessAgent):
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
         """Return a fresh critic and a linear utility."""
-        memory = UtilityMemory(jnp.zeros(()), jnp.full((self.training.act_taus,), jnp.inf))
+        memory = UtilityMemory(jnp.zeros(()), jnp.full((self.pieces,), jnp.inf))
         return new_state(AugmentedCritic(self.network, spec, key=key), memory)
 
     def act(
@@ -71,7 +73,7 @@ class QRSRM(MemorylessAgent):
         """Return argmax_a E[u(s + c Z)], or a random action."""
         (scale, _), s, c = scales(self.training, state), *self._stock(memory, time_step)
         features = state.params.features(time_step.observation, scale * s, c)
-        values = self._expected_utility(state.params, features, scale * s, c, memory.knots)
+        values = self._values(state.params, features, scale * s, c, memory.knots)
         action = epsilon_greedy(values, time_step.action_mask, key=key, epsilon=epsilon)
         return ActorOutput(action, UtilityMemory(s, memory.knots))
 
@@ -84,7 +86,7 @@ class QRSRM(MemorylessAgent):
         def loss(critic: AugmentedCritic, step: Transition) -> Float[Array, ""]:
             c, following = power(self.discount, step.time), scale * step.return_so_far
             features = target_critic.features(step.next_observation, following, self.discount * c)
-            values = self._expected_utility(target_critic, features, following, self.discount * c, knots)
+            values = self._values(target_critic, features, following, self.discount * c, knots)
             future = target_critic.quantiles(features, target_taus)[:, masked_argmax(values, step.next_action_mask)]
             target = scale * step.reward + jnp.where(step.terminated, 0.0, self.discount * future)
             now = critic.features(step.observation, following - scale * c * step.reward, c)
@@ -104,11 +106,7 @@ class QRSRM(MemorylessAgent):
         """Return the state with the utility of the return that the critic now predicts, if it is time for one."""
         if state.episodes is None:
             return state
-        starts, masks, count = (
-            state.episodes.first_observation,
-            state.episodes.first_action_mask,
-            self.training.act_taus,
-        )
+        episodes, count = state.episodes, self.training.act_taus
 
         def law(start: Shaped[Array, "*obs"], mask: Bool[Array, " A"], taus: Float[Array, " K"]) -> Float[Array, " K"]:
             features = state.params.features(start, jnp.zeros(()), jnp.ones(()))
@@ -116,8 +114,9 @@ class QRSRM(MemorylessAgent):
             return state.params.quantiles(features, taus)[:, masked_argmax(values, mask)]
 
         # Every start has levels of its own: where all starts are equal, they are the levels of one fine law.
-        atoms = jax.vmap(law)(starts, masks, midpoints(count * len(starts)).reshape(count, -1).T)
-        knots = utility_knots(self.risk, atoms.ravel(), count)
+        taus = midpoints(count * len(episodes.first_observation)).reshape(count, -1).T
+        atoms = jax.vmap(law)(episodes.first_observation, episodes.first_action_mask, taus)
+        knots = utility_knots(self.risk, atoms.ravel(), self.pieces)
         due = (state.gradient_steps // self.training.target_update_interval) % self.utility_interval == 0
         return eqx.tree_at(lambda s: s.initial_memory.knots, state, jnp.where(due, knots, state.initial_memory.knots))
 
@@ -126,12 +125,12 @@ class QRSRM(MemorylessAgent):
         earned = power(self.discount, time_step.time - 1) * time_step.reward
         return jnp.where(time_step.time > 0, memory.so_far + earned, 0.0), power(self.discount, time_step.time)
 
-    def _expected_utility(
+    def _values(
         self, critic: AugmentedCritic, features: Float[Array, " H"], s: Array, c: Array, knots: Float[Array, " K"]
     ) -> Float[Array, " A"]:
         """Return E[u(s + c Z)] for every action."""
         z = s + c * critic.quantiles(features, midpoints(self.training.act_taus))
-        return jnp.mean(utility(self.risk, knots, z), axis=0)
+        return expected_utility(self.risk, knots, z)
 
 
 def utility_levels(risk: RiskMeasure, count: int) -> Float[Array, " K"]:
@@ -145,11 +144,11 @@ def utility_knots(risk: RiskMeasure, atoms: Float[Array, " n"], count: int) -> F
     return jnp.where(levels < 1.0 - NEXT_TO, sample_quantiles(atoms, levels), jnp.inf)
 
 
-def utility(risk: RiskMeasure, knots: Float[Array, " K"], z: Float[Array, "*N"]) -> Float[Array, "*N"]:
-    """Return u(z)."""
+def expected_utility(risk: RiskMeasure, knots: Float[Array, " K"], z: Float[Array, "N A"]) -> Float[Array, " A"]:
+    """Return E[u(z)] of N equally likely returns, for every action."""
     levels, linear = utility_levels(risk, len(knots)), jnp.isinf(knots)
     slopes = 1.0 / (len(knots) * jnp.maximum(jnp.diff(levels, prepend=0.0), NEXT_TO))
     bends = jnp.maximum(-jnp.diff(slopes, append=0.0), 0.0)  # Δ_k
-    b = jnp.where(linear, 0.0, knots)
-    above = jnp.broadcast_to(z[..., None], (*z.shape, len(knots))) - jnp.broadcast_to(b, (*z.shape, len(knots)))
-    return jnp.where(linear | (above < 0), above, 0.0) @ bends + jnp.sum(bends * levels * b)
+    b, most = jnp.where(linear, 0.0, knots), jnp.where(linear, jnp.inf, 0.0)
+    below = jnp.mean(jnp.minimum(z[:, :, None] - b[None, None, :], most[None, None, :]), axis=0)
+    return below @ bends + jnp.sum(bends * levels * b)
