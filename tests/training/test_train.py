@@ -20,6 +20,7 @@ FAST = rp.Training(
 AGENTS = {
     "IQN": rp.IQN,
     "CVaRDRL": rp.CVaRDRL,
+    "QRSRM": rp.QRSRM,
     "TQL joint": lambda *a, **k: rp.TQL(*a, critic="joint", **k),
     "TQL trajectory": lambda *a, **k: rp.TQL(*a, critic="trajectory", **k),
     "TQL convolved": lambda *a, **k: rp.TQL(*a, critic="convolved", **k),
@@ -105,7 +106,7 @@ def test_the_update_ratio_is_kept(num_envs, train_freq, unchecked):
     assert int(run.lanes.agent_state.gradient_steps[0]) * train_freq == run.steps - 40
 
 
-@pytest.mark.parametrize("name", ["IQN", "CVaRDRL", "TQL convolved"])
+@pytest.mark.parametrize("name", ["IQN", "CVaRDRL", "QRSRM", "TQL convolved"])
 def test_masked_actions_are_never_taken_nor_bootstrapped_on(name, unchecked):
     # "right" is available at s0 only, where it pays 50. A critic that bootstrapped from it at s1 as well would value
     # "left" at s0 like "right".
@@ -125,9 +126,9 @@ def test_masked_actions_are_never_taken_nor_bootstrapped_on(name, unchecked):
     assert mdp.evaluate(policy).mean == 50.0
 
 
-@pytest.mark.parametrize("name", ["CVaRDRL", "TQL joint"])
+@pytest.mark.parametrize("name", ["CVaRDRL", "QRSRM", "TQL joint"])
 def test_a_learned_policy_goes_through_the_exact_evaluation(name):
-    # With the shapes checked: one agent without a history, one with.
+    # With the shapes checked: two agents that see their rewards, one with a history.
     mdp = rp.RiskyGrid().mdp()
     run = rp.train(tiny(name), mdp, steps=100)
     law = mdp.evaluate(run.policy())
