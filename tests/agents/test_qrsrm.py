@@ -123,8 +123,8 @@ def test_an_estimate_takes_the_quantiles_of_the_best_first_action(updates, due):
 
 
 def test_it_learns_to_react_to_its_rewards(unchecked):
-    # A first reward of 0 or 20, then 5 for sure or a bet: 20 or −15. The best policy bets after 0 only and is worth 12.5;
-    # the best one that does not see the first reward always bets and is worth 11.5.
+    # A first reward of 0 or 20, then 5 for sure or a bet: 20 or −15. The best policy bets after 0 only and is worth
+    # 12.5; the best one that does not see the first reward always bets and is worth 11.5.
     outcomes = {
         ("first", "wait"): [(0.5, 0.0, "second"), (0.5, 20.0, "second")],
         ("second", "safe"): [(1.0, 5.0, "end")],

@@ -106,7 +106,7 @@ def test_the_update_ratio_is_kept(num_envs, train_freq, unchecked):
     assert int(run.lanes.agent_state.gradient_steps[0]) * train_freq == run.steps - 40
 
 
-@pytest.mark.parametrize("name", ["IQN", "CVaRDRL", "QRSRM", "TQL convolved"])
+@pytest.mark.parametrize("name", ["IQN", "CVaRDRL", "TQL convolved"])
 def test_masked_actions_are_never_taken_nor_bootstrapped_on(name, unchecked):
     # "right" is available at s0 only, where it pays 50. A critic that bootstrapped from it at s1 as well would value
     # "left" at s0 like "right".
