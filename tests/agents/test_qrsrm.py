@@ -91,7 +91,7 @@ def test_its_loss(share, terminated):
 def test_it_adds_up_its_discounted_rewards():
     agent = rp.QRSRM(discount=0.5, network=NETWORK, training=TRAINING)
     state = agent.init(SPEC, key=jax.random.key(0))
-    memory, mask = state.initial_memory, jnp.ones(3, bool)
+    memory, mask, whole = state.initial_memory, jnp.ones(3, bool), None
     for time, (reward, total) in enumerate([(0.0, 0.0), (8.0, 8.0), (-4.0, 6.0), (2.0, 6.5)]):
         step = rp.TimeStep(jnp.int32(0), jnp.float32(reward), mask, jnp.int32(0), jnp.int32(time))
         output = eqx.filter_jit(act_greedily)(agent, state, memory, step, key=jax.random.key(1))
@@ -100,7 +100,8 @@ def test_it_adds_up_its_discounted_rewards():
         assert float(memory.so_far) == total
     features = state.params.features(jnp.int32(0), jnp.float32(0.3 * 6.5), jnp.float32(0.125))
     future = np.asarray(state.params.quantiles(features, midpoints(5))) / 0.3
-    np.testing.assert_allclose(whole, 6.5 + 0.125 * future, rtol=1e-5)  # pyright: ignore[reportPossiblyUnbound]
+    assert whole is not None
+    np.testing.assert_allclose(whole, 6.5 + 0.125 * future, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("updates", "due"), [(2, False), (3, True)])
