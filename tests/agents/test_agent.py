@@ -25,6 +25,7 @@ CONTINUOUS_SETTINGS: dict[str, Any] = {"network": NETWORK, "training": rp.ActorC
 AGENTS: dict[str, rp.Agent] = {
     "IQN": rp.IQN("cvar:0.3", **SETTINGS),
     "CVaRDRL": rp.CVaRDRL("cvar:0.3", **SETTINGS),
+    "QRSRM": rp.QRSRM("cvar:0.3", **SETTINGS),
     **{f"TQL {form}": rp.TQL("cvar:0.3", critic=form, **SETTINGS) for form in FORMS},
     "IQTD3": rp.IQTD3("cvar:0.3", **CONTINUOUS_SETTINGS),
     **{f"TQLContinuous {form}": rp.TQLContinuous("cvar:0.3", critic=form, **CONTINUOUS_SETTINGS) for form in FORMS},
@@ -95,7 +96,7 @@ def test_targets_follow_by_the_rate_of_the_configuration(rate, share):
         assert eqx.tree_equal(state.target_params, new.params)
 
 
-@pytest.mark.parametrize("make", [rp.IQN, rp.CVaRDRL, rp.TQL, rp.IQTD3, rp.TQLContinuous])
+@pytest.mark.parametrize("make", [rp.IQN, rp.CVaRDRL, rp.QRSRM, rp.TQL, rp.IQTD3, rp.TQLContinuous])
 def test_texts_are_measures(make):
     assert eqx.tree_equal(make("cvar:0.1").risk, rp.CVaR(0.1))
     assert eqx.tree_equal(make(risk="cvar:0.1").risk, make(rp.CVaR(0.1)).risk)

@@ -77,7 +77,7 @@ def test_solve_sets_fields_of_the_problem(cli):
 @pytest.mark.parametrize(
     ("command", "names"),
     [
-        ("agents", ["CVaRDRL", "IQN", "IQTD3", "TQL", "TQLContinuous"]),
+        ("agents", ["CVaRDRL", "IQN", "IQTD3", "QRSRM", "TQL", "TQLContinuous"]),
         ("envs", [*BY_NAME, "any"]),
         ("risks", ["mean", "cvar:LEVEL", "wang:LEVEL", "cpw:LEVEL", "pow:LEVEL", "0.7*mean+0.3*cvar:0.1"]),
     ],

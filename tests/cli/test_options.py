@@ -53,6 +53,8 @@ def test_options_of_every_type_become_fields_of_the_agent(unchecked):
         ("IQN", rp.IQN),
         ("cvar-drl", rp.CVaRDRL),
         ("CVaRDRL", rp.CVaRDRL),
+        ("qrsrm", rp.QRSRM),
+        ("qr-srm", rp.QRSRM),
         ("tql", rp.TQL),
         ("iqtd3", rp.IQTD3),
         ("tql-continuous", rp.TQLContinuous),

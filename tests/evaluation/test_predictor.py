@@ -210,6 +210,7 @@ PAIR: Any = (1, 2)
             r"CVaRDRL acts on the rewards it received, which predict does not get; call the policy itself: "
             r"action, memory = policy\(state, memory, reward\)$",
         ),
+        (lambda: Predictor(untrained(rp.QRSRM(network=TINY), MAZE_ENV)), r"^QRSRM acts on the rewards it received"),
         (lambda: Predictor(untrained(Earned(network=TINY), MAZE_ENV)), r"^Earned acts on the rewards it received"),
         (lambda: iqn().predict(3), r"states have numbers from 0 to 2, got \[3\]$"),
         (lambda: iqn().predict(np.array([0, -1])), r"states have numbers from 0 to 2, got \[0, -1\]$"),

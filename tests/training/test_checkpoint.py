@@ -41,6 +41,7 @@ ACTOR = rp.ActorCriticTraining(**SIZES, target_update_interval=5, buffer_size=70
 AGENTS = {
     "IQN": lambda risk: rp.IQN(risk, network=NETWORK, training=FAST),
     "CVaRDRL": lambda risk: rp.CVaRDRL(risk, network=NETWORK, training=FAST),
+    "QRSRM": lambda risk: rp.QRSRM(risk, network=NETWORK, training=FAST),
     "TQL": lambda risk: rp.TQL(risk, network=NETWORK, training=FAST),
     "IQTD3": lambda risk: rp.IQTD3(risk, network=NETWORK, training=ACTOR),
     "TQLContinuous": lambda risk: rp.TQLContinuous(risk, network=NETWORK, training=ACTOR),

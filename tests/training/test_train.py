@@ -20,6 +20,7 @@ FAST = rp.Training(
 AGENTS = {
     "IQN": rp.IQN,
     "CVaRDRL": rp.CVaRDRL,
+    "QRSRM": rp.QRSRM,
     "TQL joint": lambda *a, **k: rp.TQL(*a, critic="joint", **k),
     "TQL trajectory": lambda *a, **k: rp.TQL(*a, critic="trajectory", **k),
     "TQL convolved": lambda *a, **k: rp.TQL(*a, critic="convolved", **k),
@@ -125,9 +126,9 @@ def test_masked_actions_are_never_taken_nor_bootstrapped_on(name, unchecked):
     assert mdp.evaluate(policy).mean == 50.0
 
 
-@pytest.mark.parametrize("name", ["CVaRDRL", "TQL joint"])
+@pytest.mark.parametrize("name", ["CVaRDRL", "QRSRM", "TQL joint"])
 def test_a_learned_policy_goes_through_the_exact_evaluation(name):
-    # With the shapes checked: one agent without a history, one with.
+    # With the shapes checked: two agents that see their rewards, one with a history.
     mdp = rp.RiskyGrid().mdp()
     run = rp.train(tiny(name), mdp, steps=100)
     law = mdp.evaluate(run.policy())

@@ -13,6 +13,7 @@ from riskpath.agents.config import (
 from riskpath.agents.cvar_drl import CVaRDRL
 from riskpath.agents.iqn import IQN
 from riskpath.agents.iqtd3 import IQTD3
+from riskpath.agents.qrsrm import QRSRM
 from riskpath.agents.tql import TQL
 from riskpath.agents.tql_continuous import TQLContinuous
 
@@ -23,6 +24,7 @@ __all__ = [
     "PAPER_CONTINUOUS_TRAINING",
     "PAPER_NETWORK",
     "PAPER_TRAINING",
+    "QRSRM",
     "TQL",
     "ActorCriticTraining",
     "ActorOutput",

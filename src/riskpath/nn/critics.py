@@ -58,6 +58,32 @@ class MarkovCritic(eqx.Module):
         return self.head.mean(self.features(observation), self.head.embed(risk.distort(midpoints(levels))))
 
 
+class AugmentedCritic(eqx.Module):
+    """Z(x, s, c, ·; τ) for discrete actions: the return to go, given the return so far, s, and the discount c = γᵗ."""
+
+    encoder: ObservationEncoder
+    mlp: MLP
+    head: Head
+
+    def __init__(self, network: Network, spec: EnvSpec, *, key: Key):
+        if network.head == "table":
+            raise RiskpathError("a table has no rows for the return so far; use head='factored'")
+        encoder_key, mlp_key, head_key = jax.random.split(key, 3)
+        self.encoder = network.encoder(spec, key=encoder_key)
+        self.mlp = MLP(self.encoder.size + 2, network.hidden, key=mlp_key)
+        self.head = make_head(network.head, network.hidden[-1], spec.num_actions, key=head_key)
+
+    def features(
+        self, observation: Shaped[Array, "*obs"], s: Float[Array, ""], c: Float[Array, ""]
+    ) -> Float[Array, " H"]:
+        """Return the features of (x, s, c)."""
+        return self.mlp(jnp.concatenate([self.encoder(observation), jnp.stack([s, c])]))
+
+    def quantiles(self, features: Float[Array, " H"], taus: Float[Array, " N"]) -> Float[Array, "N A"]:
+        """Return Z(x, s, c, ·; τ) from the features of (x, s, c)."""
+        return self.head(features, self.head.embed(taus))
+
+
 class HistoryCritic(eqx.Module):
     """Z(h, ·; τ) for discrete actions; with one output, the law of the past return H(h; τ)."""
 
