@@ -19,12 +19,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Shaped
 
 from riskpath.agents.agent import ActorOutput, Agent, AgentState, HistoryMemory, empty_history
 from riskpath.agents.config import Training
 from riskpath.agents.episodes import Units
-from riskpath.agents.goal_form import GoalForm, serves
+from riskpath.agents.goal_form import GoalForm, parts, serves
 from riskpath.agents.learning import epsilon_greedy, gradient_step, masked_argmax, new_state, scales
 from riskpath.agents.utility_form import ATOMS, UtilityForm
 from riskpath.nn.law_critic import LawCritic, cell_quantiles, cells
@@ -154,6 +155,25 @@ class Adaptive(Agent):
             levels = self.risk.distort(midpoints(self.training.act_taus))
             estimate = jnp.mean(cell_quantiles(law, levels), axis=0)
         return estimate / scales(self.training, state)[0]
+
+    def population(self) -> tuple[int, int]:
+        """Return how many first goals or members are compared, and on how many episodes."""
+        return self.form.members, self.selection_episodes
+
+    def with_members(self, state: AgentState, weights: Float[Array, " M"]) -> AgentState:
+        """Return a state in which an episode is played by each member with these probabilities."""
+        return eqx.tree_at(lambda s: s.params.plan.weights, state, weights)
+
+    def weights(self, state: AgentState) -> Float[Array, " M"]:
+        """Return the probabilities with which an episode is played by each member."""
+        return state.params.plan.weights
+
+    def can_serve(self, risk: RiskMeasure) -> bool:
+        """Tell whether the critic for all goals serves another measure: another level of CVaR."""
+        if not (serves(self.risk) and serves(risk)):
+            return risk == self.risk
+        (w, level), (other_w, other) = parts(self.risk), parts(risk)
+        return bool(np.isclose((1 - w) * level / w, (1 - other_w) * other / other_w))
 
     def refresh(self, state: AgentState) -> AgentState:
         """Return the state with a plan that follows from the critic."""

@@ -115,6 +115,22 @@ class Agent(Hyperparameters):
         """Return the state after the target networks were updated; recompute here what follows from the networks."""
         return state
 
+    def population(self) -> tuple[int, int]:
+        """Return how many policies a state holds, and on how many held-out episodes they are compared."""
+        return 1, 0
+
+    def with_members(self, state: AgentState, weights: Float[Array, " M"]) -> AgentState:
+        """Return a state in which an episode is played by each member with these probabilities."""
+        return state
+
+    def weights(self, state: AgentState) -> Float[Array, " M"]:
+        """Return the probabilities with which an episode is played by each member."""
+        return jnp.ones((1,))
+
+    def can_serve(self, risk: RiskMeasure) -> bool:
+        """Tell whether a trained state also serves another measure, after `refresh`."""
+        return risk == self.risk
+
     def estimate(self, state: AgentState, memory: Any, time_step: TimeStep) -> Float[Array, " A"]:
         """Return β of the predicted return for each action, ∫₀¹ Z(·; h⁻¹(τ)) dτ."""
         levels = self.risk.distort(midpoints(self.training.act_taus))

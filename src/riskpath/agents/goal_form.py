@@ -78,6 +78,7 @@ class GoalForm(eqx.Module):
     risk: RiskMeasure
 
     context_size: int = eqx.field(static=True, default=3 * NUMBER_WAVES)
+    members: int = eqx.field(static=True, default=len(FACTORS))
 
     def plan(self) -> Goals:
         """Return the plan before anything is known."""

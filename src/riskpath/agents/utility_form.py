@@ -60,6 +60,7 @@ class UtilityForm(eqx.Module):
     risk: RiskMeasure
 
     context_size: int = eqx.field(static=True, default=3 * NUMBER_WAVES + MEMBERS + 1)
+    members: int = eqx.field(static=True, default=MEMBERS)
 
     def plan(self) -> Laws:
         """Return the plan before anything is known."""

@@ -1,6 +1,7 @@
 """A trained policy as a plain function, and the values and quantiles that its agent predicts."""
 
 import functools
+import random
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,11 +48,11 @@ def first_memory(state: AgentState, spec: EnvSpec) -> PolicyMemory:
 
 
 def act_with_memory(
-    agent: Agent, state: AgentState, memory: PolicyMemory, observation: Any, reward: Any, mask: Any
+    agent: Agent, state: AgentState, memory: PolicyMemory, observation: Any, reward: Any, mask: Any, seed: Any = 0
 ) -> tuple[Any, PolicyMemory]:
-    """Return the greedy action and the memory after it."""
+    """Return the greedy action and the memory after it; a mixture of policies draws one of them by the seed."""
     time_step = TimeStep(observation, reward, mask, memory.prev_action, memory.time)
-    output = act_greedily(agent, state, memory.agent, time_step, key=jax.random.key(0))
+    output = act_greedily(agent, state, memory.agent, time_step, key=jax.random.key(seed))
     return output.action, PolicyMemory(output.memory, output.action, memory.time + 1)
 
 
@@ -72,14 +73,29 @@ class LearnedPolicy:
             reward: The reward of the previous step; 0 at the start.
             mask: Which discrete actions are available; needed only where the problem is not finite and restricts them.
         """
+        seed = random.getrandbits(31) if memory is None and len(self._weights) > 1 else 0
         memory, time_step, names = self._inputs(state, memory, reward, mask)
         arrays = (time_step.observation, time_step.reward, time_step.action_mask)
-        action, memory = _act(self.agent, self.state, memory, *arrays)
+        action, memory = _act(self.agent, self.state, memory, *arrays, np.uint32(seed))
         if translation := getattr(self.environment, "translation", None):
             return translation.write(np.asarray(action)), memory
         if self.environment.spec.action_size:
             return np.asarray(action), memory
         return names[int(action)] if names else int(action), memory
+
+    def members(self) -> list[tuple[float, "LearnedPolicy"]]:
+        """Return the policies that this one draws from at the start of an episode, with their probabilities."""
+        if len(self._weights) == 1:
+            return [(1.0, self)]
+        alone = np.eye(self.agent.population()[0], dtype=np.float32)
+        state = lambda member: self.agent.with_members(self.state, jnp.asarray(alone[member]))  # noqa: E731
+        return [(w, LearnedPolicy(self.agent, state(m), self.environment)) for m, w in self._weights.items()]
+
+    @functools.cached_property
+    def _weights(self) -> dict[int, float]:
+        """The members that are played and their probabilities."""
+        weights = self.agent.weights(self.state)
+        return {m: float(w) for m, w in enumerate(np.asarray(weights)) if w > 0}
 
     def override_action(self, memory: PolicyMemory, action: Any) -> PolicyMemory:
         """Return the memory for the case that another action was taken than the policy's own.

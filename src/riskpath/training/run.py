@@ -16,14 +16,19 @@ from riskpath.envs.finite import FiniteEnvironment, as_arrays
 from riskpath.envs.vector import VectorEnvironment
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.evaluation import Evaluation, setting_labels
+from riskpath.evaluation.learned_frontier import LearnedFrontier
 from riskpath.evaluation.learned_policy import LearnedPolicy
-from riskpath.evaluation.rollout import first_observations, initial_values, rollout
+from riskpath.evaluation.rollout import Returns, first_observations, initial_values, rollout
+from riskpath.mdp.frontier import LEVELS, check_levels, finite_frontier
 from riskpath.plot.curves import plot_curve
 from riskpath.registry import Registered
+from riskpath.risk.compose import parse_risk
 from riskpath.risk.law import Law
+from riskpath.risk.measures import CVaR, RiskMeasure
 from riskpath.training import inputs
 from riskpath.training.checkpoint import read_checkpoint, write_checkpoint
 from riskpath.training.lanes import Lanes, stack
+from riskpath.training.selection import select_members, serve
 from riskpath.types import EnvSpec
 from riskpath.validation import given, require_counts, require_whole
 
@@ -105,8 +110,27 @@ class Run:
         """Return the specification of the environment."""
         return self.environments[0].spec
 
-    def policy(self, seed: int = 0, setting: int = 0) -> LearnedPolicy:
-        """Return the greedy policy of one lane: `action, memory = policy(state, memory, reward)`."""
+    def serve(self, *risks: RiskMeasure | str) -> "Run":
+        """Return this run with other measures than the trained one, a setting for each; `Adaptive` serves every CVaR.
+
+        The first setting's networks are used as they are. Its members are compared anew on held-out episodes.
+        """
+        agents, lanes = serve(self, [parse_risk(risk) for risk in risks])
+        first = lambda listed: [listed[0]] * len(agents) if listed else []  # noqa: E731
+        run = Run(agents, first(self.environments), self.seeds, lanes, sources=first(self.sources))
+        run.lanes = select_members(run)
+        return run
+
+    def policy(self, seed: int = 0, setting: int = 0, risk: RiskMeasure | str | None = None) -> LearnedPolicy:
+        """Return the greedy policy of one lane: `action, memory = policy(state, memory, reward)`.
+
+        Args:
+            seed: Which seed.
+            setting: Which setting.
+            risk: Another measure than the trained one, for example another level of CVaR for `Adaptive`.
+        """
+        if risk is not None:
+            return self.serve(risk).policy(seed)
         require_whole(seed=seed, setting=setting)
         if not (0 <= seed < self.seeds and 0 <= setting < len(self.agents)):
             raise RiskpathError(f"there are {self.seeds} seeds and {len(self.agents)} settings, got {seed}, {setting}")
@@ -124,10 +148,16 @@ class Run:
         policy = self.policy(seed, setting)
         if not isinstance(policy.environment, FiniteEnvironment):
             raise RiskpathError("an exact law needs a finite problem; evaluate() samples returns anywhere")
-        return policy.environment.mdp(discount).evaluate(policy)
+        mdp, members = policy.environment.mdp(discount), policy.members()
+        return Law.mix([mdp.evaluate(member) for _, member in members], [weight for weight, _ in members])
 
     def evaluate(
-        self, episodes: int = 1_000, seed: int = 0, max_episode_steps: int | None = None, env: Any = None
+        self,
+        episodes: int = 1_000,
+        seed: int = 0,
+        max_episode_steps: int | None = None,
+        env: Any = None,
+        risk: RiskMeasure | str | None = None,
     ) -> Evaluation:
         """Roll out greedy episodes of every lane and return their returns, plain and discounted.
 
@@ -136,26 +166,46 @@ class Run:
             seed: Seed of their randomness.
             max_episode_steps: Most steps of an episode; needed only where the environment has no limit of its own.
             env: Another environment of the same sizes, or one for each setting; by default the one trained on.
+            risk: Another measure than the trained one, for example another level of CVaR for `Adaptive`.
         """
+        if risk is not None:
+            return self.serve(risk).evaluate(episodes, seed, max_episode_steps, env)
         require_counts(episodes=episodes, **given(max_episode_steps=max_episode_steps))
         require_whole(seed=seed)
         environments, sources = self.environments, self.sources
         if env is not None:
             environments, sources = inputs.as_environments(env, len(self.agents))
         inputs.require_alike(self.spec, environments[0].spec)
-        limit = max_episode_steps or environments[0].spec.max_episode_steps or 10_000
-        key, lanes = jax.random.key(seed), self.lanes
-        if sources:
-            returns = inputs.gymnasium_rollout(
-                lanes.agent, lanes.agent_state, sources, self.spec, episodes, limit, key=key
-            )
-        else:
-            stacked = stack([as_arrays(env) for env in environments], self.seeds, eqx.is_array)
-            returns = rollout(lanes.agent, stacked, lanes.agent_state, self.spec, episodes, limit, key=key)
+        elsewhere = Run(self.agents, environments, self.seeds, self.lanes, sources=sources)
+        returns = elsewhere.sample_returns(self.lanes, episodes, seed, max_episode_steps)
         shape = (len(self.agents), self.seeds, episodes)
         plain, discounted, finished = (np.asarray(x).reshape(shape) for x in returns)
         discounts = [float(agent.discount) for agent in self.agents]
         return Evaluation(plain, discounted, [agent.risk for agent in self.agents], float(finished.mean()), discounts)
+
+    def sample_returns(self, lanes: Lanes, episodes: int, seed: int, max_episode_steps: int | None = None) -> Returns:
+        """Roll out greedy episodes of lanes and return plain returns, discounted returns and which episodes ended."""
+        limit = max_episode_steps or self.environments[0].spec.max_episode_steps or 10_000
+        key, spec = jax.random.key(seed), self.spec
+        if self.sources:
+            sources = self.sources
+            return inputs.gymnasium_rollout(lanes.agent, lanes.agent_state, sources, spec, episodes, limit, key=key)
+        stacked = stack([as_arrays(env) for env in self.environments], self.seeds, eqx.is_array)
+        return rollout(lanes.agent, stacked, lanes.agent_state, spec, episodes, limit, key=key)
+
+    def frontier(self, levels: Sequence[float] = LEVELS, episodes: int = 10_000, seed: int = 0) -> LearnedFrontier:
+        """Return mean and CVaR of the policies for many levels, all from this one training.
+
+        Args:
+            levels: Levels of CVaR, from 0 to 1.
+            episodes: Episodes of each seed and level.
+            seed: Seed of their randomness.
+        """
+        listed = check_levels(levels)
+        evaluation = self.serve(*(CVaR(level) for level in listed)).evaluate(episodes, seed)
+        env = self.environments[0]
+        exact = finite_frontier(env.mdp(), listed) if isinstance(env, FiniteEnvironment) else None
+        return LearnedFrontier(np.array(listed), evaluation.returns.mean(axis=-1), evaluation.values(), exact)
 
     def estimates(self) -> np.ndarray:
         """Return what every lane itself predicts its (discounted) return to be worth: [settings, seeds]."""

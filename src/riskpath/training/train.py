@@ -15,6 +15,7 @@ from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.lanes import CHECKS, Lanes, start
 from riskpath.training.progress import TrainingBar
 from riskpath.training.run import Plan, Run, TrainingStopped
+from riskpath.training.selection import select_members
 from riskpath.validation import given, require_counts, require_whole
 
 Callback = Callable[[Run, dict[str, Any]], None]
@@ -89,6 +90,8 @@ def train(
             for lanes, metrics in chunks:
                 _require_valid(run, lanes, metrics)
                 due, run.lanes = plan.due(run.steps, int(lanes.steps)), lanes
+                if run.finished:
+                    run.lanes = select_members(run)
                 speed = (run.steps - before) / max(1e-9, time.monotonic() - began) * len(run.agents) * run.seeds
                 record = {"step": run.steps, "steps_per_second": speed, **metrics}
                 if due:

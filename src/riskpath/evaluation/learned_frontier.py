@@ -1,0 +1,43 @@
+"""Mean and CVaR of learned policies for many levels, from one training."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from riskpath.mdp.frontier import Frontier
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedFrontier:
+    """For every CVaR level the mean and the CVaR of each seed's policy."""
+
+    levels: Float[np.ndarray, " E"]
+    """The levels η."""
+    means: Float[np.ndarray, "E S"]
+    """The mean return of every level's policy, for each seed."""
+    values: Float[np.ndarray, "E S"]
+    """Its CVaR at that level."""
+    exact: Frontier | None = None
+    """The exact frontier, if the problem is finite."""
+
+    def rows(self) -> list[dict[str, float]]:
+        """Return for every level the medians of CVaR and mean over seeds and, where known, the best CVaR."""
+        columns = {"level": self.levels, "cvar": np.median(self.values, axis=1), "mean": np.median(self.means, axis=1)}
+        columns |= {"lowest seed": self.values.min(axis=1), "highest seed": self.values.max(axis=1)}
+        if self.exact is not None:
+            columns["best cvar"] = self.exact.values
+        return [dict(zip(columns, map(float, row), strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def plot(self, ax: Any = None, *, label: str | None = "learned", **style: Any) -> Any:
+        """Draw the median over seeds into matplotlib axes, beside the exact frontier, and return the axes."""
+        from riskpath.plot import plot_frontier  # here, because matplotlib is optional
+
+        if self.exact is not None:
+            ax = self.exact.plot(ax, label="exact", color="0.6")
+        values, means = np.median(self.values, axis=1), np.median(self.means, axis=1)
+        return plot_frontier(self.levels, values, means, ax, label=label, **style)
+
+    def __repr__(self) -> str:
+        return f"<LearnedFrontier: {len(self.levels)} levels, {self.values.shape[1]} seeds>"

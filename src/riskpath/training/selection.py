@@ -1,0 +1,80 @@
+"""After training: choose among the members of each lane's population, and serve other measures than the trained one.
+
+An agent whose state holds several policies (`Agent.population`) plays each of them on held-out episodes; the best one,
+or the best mixture, is played from then on. Training itself does not depend on the choice.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from riskpath.agents.agent import Agent
+from riskpath.errors import RiskpathError
+from riskpath.evaluation.mixing import best_mixture
+from riskpath.risk.measures import RiskMeasure
+from riskpath.training.lanes import Lanes, is_swept, stack
+
+HELD_OUT = 1_000_003
+"""Seed of the held-out episodes."""
+
+
+def select_members(run: Any) -> Lanes:
+    """Return the lanes with the best member, or mixture of members, of each."""
+    agent, lanes = run.agents[0], run.lanes
+    count, episodes = agent.population()
+    if not episodes:
+        return lanes
+    played = [run.sample_returns(_play(lanes, np.eye(count)[member]), episodes, HELD_OUT) for member in range(count)]
+    returns = np.stack([discounted for _, discounted, _ in played], axis=1)  # [lanes, members, episodes]
+    risks = [agent.risk for agent in run.agents for _ in range(run.seeds)]
+    weights = np.stack([best_mixture(risk, one) for risk, one in zip(risks, returns, strict=True)])
+    return _with_weights(lanes, jnp.asarray(weights, jnp.float32))
+
+
+def _play(lanes: Lanes, weights: np.ndarray) -> Lanes:
+    """Return lanes that all play one member."""
+    return _with_weights(
+        lanes, jnp.tile(jnp.asarray(weights, jnp.float32), (lanes.agent_state.gradient_steps.shape[0], 1))
+    )
+
+
+def _with_weights(lanes: Lanes, weights: Array) -> Lanes:
+    set_weights = lambda agent, state, weights: agent.with_members(state, weights)  # noqa: E731
+    state = eqx.filter_vmap(set_weights)(lanes.agent, lanes.agent_state, weights)
+    return eqx.tree_at(lambda s: s.agent_state, lanes, state)
+
+
+def serve(run: Any, risks: Sequence[RiskMeasure]) -> tuple[list[Agent], Lanes]:
+    """Return agents and lanes for other measures than the trained one: a setting for each measure.
+
+    Every measure is served by the lanes of the first setting; seeds stay apart.
+    """
+    trained = run.agents[0]
+    for risk in risks:
+        if not trained.can_serve(risk):
+            raise RiskpathError(
+                f"this run was trained for {trained.risk} and cannot serve {risk}: "
+                "train rp.Adaptive for any CVaR to choose its level afterwards, or train for this measure"
+            )
+    agents = [eqx.tree_at(lambda a: a.risk, trained, risk, is_leaf=_is_risk) for risk in risks]
+    lanes = run.lanes
+    first = lambda x: jnp.tile(x[: run.seeds], (len(risks), *[1] * (x.ndim - 1))) if eqx.is_array(x) else x  # noqa: E731
+    state = jax.tree.map(first, lanes.agent_state)
+    agent = stack(agents, run.seeds, is_swept)
+    state = _refresh(agent, state)
+    parts = (agent, jax.tree.map(first, lanes.env), state)
+    return agents, eqx.tree_at(lambda s: (s.agent, s.env, s.agent_state), lanes, parts)
+
+
+def _is_risk(x: Any) -> bool:
+    return isinstance(x, RiskMeasure)
+
+
+@eqx.filter_jit
+def _refresh(agent: Agent, state: Any) -> Any:
+    return eqx.filter_vmap(lambda agent, state: agent.refresh(state))(agent, state)
