@@ -1,6 +1,7 @@
 """Agents that learn, one file each. A new agent is a new file and a line here, which also exports and registers it."""
 
 from riskpath.agents.adaptive import Adaptive
+from riskpath.agents.adaptive_continuous import AdaptiveContinuous
 from riskpath.agents.agent import ActorOutput, Agent, AgentState, HistoryAgent, MemorylessAgent
 from riskpath.agents.config import (
     PAPER_CONTINUOUS_NETWORK,
@@ -29,6 +30,7 @@ __all__ = [
     "ActorCriticTraining",
     "ActorOutput",
     "Adaptive",
+    "AdaptiveContinuous",
     "Agent",
     "AgentState",
     "CVaRDRL",

@@ -1,0 +1,176 @@
+"""What both adaptive agents share: contexts, the plan that follows from the critic, and the population.
+
+A context is a goal for the mean and CVaR (`goal_form.py`), the return so far for other measures (`utility_form.py`).
+"""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Shaped
+
+from riskpath.agents.agent import Agent, AgentState, HistoryMemory, empty_history
+from riskpath.agents.episodes import Units
+from riskpath.agents.goal_form import GoalForm, parts, serves
+from riskpath.agents.learning import scales
+from riskpath.agents.utility_form import ATOMS, UtilityForm
+from riskpath.nn.law_critic import Inputs, cell_quantiles, cells
+from riskpath.nn.losses import midpoints
+from riskpath.risk.compose import as_risk
+from riskpath.risk.measures import CVaR, RiskMeasure
+from riskpath.types import EnvSpec, Key, TimeStep, Transition, Window
+from riskpath.validation import require_counts
+
+
+class Memory(eqx.Module):
+    """What an episode carries along."""
+
+    context: Any
+    history: HistoryMemory | tuple[()]
+    noise: Any = ()
+    """The exploration of an agent with continuous actions."""
+
+
+class AdaptiveAgent(Agent):
+    """An agent that sees a context beside the observation; derive `Adaptive` and `AdaptiveContinuous` from it."""
+
+    risk: RiskMeasure = eqx.field(default=CVaR(0.25), converter=as_risk)
+    """β. After training for a CVaR, any other level can be chosen: `run.policy(risk=…)`."""
+    discount: float | Array = 1.0
+    """γ."""
+    contexts: int = eqx.field(static=True, default=4)
+    """Contexts for which each sample is used."""
+    utility_weight: float | Array = 1.0
+    """Weight of the squared loss of the expected utility, relative to that of the quantiles."""
+    selection_episodes: int = eqx.field(static=True, default=1_000)
+    """Held-out episodes by which the best member of the population is chosen after training; 0 to trust the critic."""
+
+    def __check_init__(self):
+        require_counts(contexts=self.contexts)
+        require_counts(0, selection_episodes=self.selection_episodes)
+
+    @abc.abstractmethod
+    def best_law(
+        self, state: AgentState, memory: Memory, time_step: TimeStep
+    ) -> tuple[Float[Array, " N"], Float[Array, ""]]:
+        """Return the law of the return to go of the best available action, and its expected utility."""
+
+    @property
+    def form(self) -> GoalForm | UtilityForm:
+        """Return how the measure is maximised: by goals for the mean and CVaR, else by utilities."""
+        return GoalForm(self.risk) if serves(self.risk) else UtilityForm(self.risk)
+
+    def window(self, spec: EnvSpec) -> int:
+        """Return the length of a history if the network has a window, else 0."""
+        return self.network.history_length(spec) if self.network.window else 0
+
+    def units(self, state: AgentState) -> Units:
+        """Return the unit of the critic and the range of returns."""
+        return Units.of(state.episodes, 1.0 / scales(self.training, state)[0])
+
+    def refresh(self, state: AgentState) -> AgentState:
+        """Return the state with a plan that follows from the critic."""
+        episodes, units, levels = state.episodes, self.units(state), midpoints(ATOMS)
+        assert episodes is not None
+        empty, mask = state.initial_memory, episodes.first_action_mask
+        no_action = jnp.zeros((), jnp.int32) if mask.shape[-1] else jnp.zeros_like(empty.noise.held)
+
+        def root(context: Any) -> tuple[Float[Array, " K"], Float[Array, ""]]:
+            """Return the law and the expected utility of the best first actions, over all starts."""
+
+            def start(observation: Shaped[Array, "*obs"], mask: Bool[Array, " A"]) -> Any:
+                time_step = TimeStep(observation, jnp.zeros(()), mask, no_action, jnp.zeros((), jnp.int32))
+                memory = Memory(context, _extend(empty.history, time_step), empty.noise)
+                return self.best_law(state, memory, time_step)
+
+            laws, values = jax.vmap(start)(episodes.first_observation, episodes.first_action_mask)
+            pooled = jax.vmap(lambda law: cell_quantiles(law, levels))(laws)
+            return jnp.sort(pooled.ravel())[len(laws) // 2 :: len(laws)], jnp.mean(values)
+
+        return eqx.tree_at(lambda s: s.params.plan, state, self.form.refresh(state.params.plan, root, units))
+
+    def population(self) -> tuple[int, int]:
+        """Return how many first goals or members are compared, and on how many episodes."""
+        return self.form.members, self.selection_episodes
+
+    def with_members(self, state: AgentState, weights: Float[Array, " M"]) -> AgentState:
+        """Return a state in which an episode is played by each member with these probabilities."""
+        return eqx.tree_at(lambda s: s.params.plan.weights, state, weights)
+
+    def weights(self, state: AgentState) -> Float[Array, " M"]:
+        """Return the probabilities with which an episode is played by each member."""
+        return state.params.plan.weights
+
+    def can_serve(self, risk: RiskMeasure) -> bool:
+        """Tell whether the critic for all goals serves another measure: another level of CVaR."""
+        if not (serves(self.risk) and serves(risk)):
+            return risk == self.risk
+        (w, level), (other_w, other) = parts(self.risk), parts(risk)
+        return bool(np.isclose((1 - w) * level / w, (1 - other_w) * other / other_w))
+
+    def first_memory(self, spec: EnvSpec, plan: Any, noise: Any = ()) -> Memory:
+        """Return the memory at the start of an episode."""
+        length = self.window(spec)
+        history = empty_history(spec, length) if length else ()
+        return Memory(self.form.first(plan, jnp.zeros((), jnp.int32)), history, noise)
+
+    def expected_utility(self, state: AgentState, context: Any, law: Float[Array, "N *A"]) -> Float[Array, "*A"]:
+        """Return the expected utility of laws of the return to go."""
+        _, probs = cells(self.training.online_taus)
+        return jnp.tensordot(probs, self.form.utility(context, law, state.params.plan, self.units(state)), axes=1)
+
+    def begin_or_advance(
+        self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
+    ) -> Memory:
+        """Return the memory with the context and the history of this step.
+
+        A training episode starts in a random context half of the time, any other one as the plan says.
+        """
+        member_key, coin_key, context_key = jax.random.split(key, 3)
+        plan, form = state.params.plan, self.form
+        planned = form.first(plan, jax.random.categorical(member_key, jnp.log(plan.weights)).astype(jnp.int32))
+        drawn = form.explore(plan, self.units(state), key=context_key)
+        explore = (epsilon > 0) & (jax.random.uniform(coin_key) < 0.5)
+        first = jax.tree.map(lambda a, b: jnp.where(explore, a, b), drawn, planned)
+        return self._advance(memory, time_step, first)
+
+    def likeliest(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Memory:
+        """Return the memory with the context of this step; at the start that of the likeliest member."""
+        plan = state.params.plan
+        return self._advance(memory, time_step, self.form.first(plan, jnp.argmax(plan.weights).astype(jnp.int32)))
+
+    def value_of(self, state: AgentState, context: Any, law: Float[Array, "N A"]) -> Float[Array, " A"]:
+        """Return β of laws of the return to go, in units of the return; for CVaR with the goal as its threshold."""
+        _, probs = cells(self.training.online_taus)
+        utility = self.expected_utility(state, context, law)
+        estimate = self.form.estimate(context, utility, probs @ law, self.units(state))
+        if estimate is None:
+            levels = self.risk.distort(midpoints(self.training.act_taus))
+            estimate = jnp.mean(cell_quantiles(law, levels), axis=0)
+        return estimate / scales(self.training, state)[0]
+
+    def _advance(self, memory: Memory, time_step: TimeStep, first: Any) -> Memory:
+        moved = self.form.advance(memory.context, time_step.reward, self.discount)
+        context = jax.tree.map(lambda a, b: jnp.where(time_step.time > 0, a, b), moved, first)
+        return Memory(context, _extend(memory.history, time_step), memory.noise)
+
+
+def features(inputs: Inputs, memory: Memory, time_step: TimeStep) -> Float[Array, " H"]:
+    """Return the features of the observation, and of the history if there is one."""
+    if not isinstance(history := memory.history, HistoryMemory):
+        return inputs(time_step.observation, None)
+    return inputs.last(history.observation, history.prev_action, history.valid)
+
+
+def both_features(inputs: Inputs, sample: Window | Transition) -> tuple[Float[Array, " H"], Float[Array, " H"]]:
+    """Return the features before and after a stored step."""
+    if isinstance(sample, Window):
+        return inputs.both(sample)
+    return inputs(sample.observation, None), inputs(sample.next_observation, None)
+
+
+def _extend(history: HistoryMemory | tuple[()], time_step: TimeStep) -> HistoryMemory | tuple[()]:
+    return history.extend(time_step) if isinstance(history, HistoryMemory) else ()

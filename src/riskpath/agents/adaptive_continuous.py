@@ -1,0 +1,155 @@
+"""Adaptive for continuous actions: an actor that sees a context beside the observation, and twin critics of the law.
+
+    θ_j(s, x, a) ← r + γ θ′(s′, x′, π′(s′, x′) + noise),    θ′ the twin with the lower expected utility
+    π ← argmax Σ_i p_i u_x(½(θ₁ + θ₂)_i(s, x, π(s, x)))
+
+Contexts, utilities and the plan are those of `Adaptive`: a goal for CVaR, the return so far for other measures. As in
+`IQTD3` there are noise on the target's action, a delayed actor and slowly moving targets.
+"""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from riskpath.agents.actor_critic import actor_critic_step, new_actor_critic, saturation_penalty, smooth_action
+from riskpath.agents.adaptive_base import AdaptiveAgent, Memory, both_features, features
+from riskpath.agents.agent import ActorOutput, AgentState
+from riskpath.agents.config import ActorCriticTraining
+from riskpath.agents.exploration import explore, no_noise
+from riskpath.agents.learning import scales
+from riskpath.nn.action_law_critic import ActionLawCritic, ContextActor
+from riskpath.nn.law_critic import cell_quantiles, cells
+from riskpath.nn.losses import quantile_huber
+from riskpath.nn.network import Network
+from riskpath.types import EnvSpec, Key, TimeStep, Transition, Window
+
+Twins = tuple[ActionLawCritic, ActionLawCritic]
+
+
+class Networks(eqx.Module):
+    """Everything that is trained, and the plan that follows from it."""
+
+    critic: Twins
+    actor: ContextActor
+    plan: Any
+
+
+class AdaptiveContinuous(AdaptiveAgent):
+    """Maximises any risk measure of the whole return by reacting to the rewards received; continuous actions."""
+
+    network: Network = Network(hidden=(128, 128))
+    """Sizes and kinds of the networks; with `window` they see a history of observations and actions."""
+    training: ActorCriticTraining = ActorCriticTraining()  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Training hyperparameters."""
+
+    actions: ClassVar = "continuous"
+
+    def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
+        """Return fresh networks; the memory is the context, the exploration noise and, with a window, the history."""
+        first_key, second_key, actor_key = jax.random.split(key, 3)
+        length, form, atoms = self.window(spec), self.form, self.training.online_taus
+        first, second = (
+            ActionLawCritic(self.network, spec, length, atoms, form.context_size, key=k)
+            for k in (first_key, second_key)
+        )
+        actor = ContextActor(self.network, spec, length, form.context_size, key=actor_key)
+        memory = self.first_memory(spec, form.plan(), no_noise(spec.action_size))
+        return new_actor_critic(Networks((first, second), actor, form.plan()), memory)
+
+    def act(
+        self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
+    ) -> ActorOutput:
+        """Return π(s, x) with exploration."""
+        context_key, noise_key = jax.random.split(key)
+        memory = self.begin_or_advance(state, memory, time_step, key=context_key, epsilon=epsilon)
+        own = self._action(state, memory, time_step)
+        action, noise = explore(self.training, own, memory.noise, time_step, key=noise_key, epsilon=epsilon)
+        return ActorOutput(action, Memory(memory.context, memory.history, noise))
+
+    def learn(self, state: AgentState, batch: Transition | Window, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
+        """Update the critics, then the actor."""
+        t, form, units, (scale, kappa) = self.training, self.form, self.units(state), scales(self.training, state)
+        levels, probs = cells(t.online_taus)
+        sample_key, step_key = jax.random.split(key)
+
+        def contexts(sample: tuple[Transition | Window, Key]) -> tuple[Transition, Any, Any]:
+            """Return the step, several contexts in which it may have been taken, and those after it."""
+            step = sample[0].transition if isinstance(sample[0], Window) else sample[0]
+            plan = state.params.plan
+            return step, *form.relabel(step, self.contexts, plan, units, self.discount, key=sample[1])
+
+        def critic_loss(critic: Twins, state: AgentState, sample: Any, key: Key) -> Float[Array, ""]:
+            step, befores, afters = contexts(sample)
+            targets = state.target_params
+            now = [both_features(z.inputs, sample[0])[0] for z in critic]
+            following = [both_features(z.inputs, sample[0])[1] for z in targets.critic]
+            seen = both_features(targets.actor.inputs, sample[0])[1]
+
+            def one(context: Any, after: Any, key: Key) -> Float[Array, ""]:
+                x, x_after = form.describe(context, units), form.describe(after, units)
+                action = smooth_action(t, jnp.tanh(targets.actor.raw(seen, x_after)), key=key)
+                pairs = zip(targets.critic, following, strict=True)
+                first, second = (z(f, x_after, action) for z, f in pairs)
+                worse = self.expected_utility(state, after, first) <= self.expected_utility(state, after, second)
+                future = jnp.where(worse, first, second)
+                aim = scale * step.reward + jnp.where(step.terminated, 0.0, self.discount * future)
+                aim = jax.lax.stop_gradient(aim)
+                wanted = self.expected_utility(state, context, aim)
+                loss = jnp.zeros(())
+                for z, f in zip(critic, now, strict=True):
+                    law = z(f, x, step.action)
+                    error = self.expected_utility(state, context, law) - wanted
+                    loss += quantile_huber(law, levels, aim, kappa, probs) / t.online_taus
+                    loss += self.utility_weight * error**2
+                return loss
+
+            return jnp.mean(jax.vmap(one)(befores, afters, jax.random.split(key, self.contexts)))
+
+        def actor_loss(actor: ContextActor, state: AgentState, sample: Any) -> Float[Array, ""]:
+            _, befores, _ = contexts(sample)
+            now = [both_features(z.inputs, sample[0])[0] for z in state.params.critic]
+            seen = both_features(actor.inputs, sample[0])[0]
+
+            def one(context: Any) -> Float[Array, ""]:
+                x = form.describe(context, units)
+                raw = actor.raw(seen, x)
+                first, second = (z(f, x, jnp.tanh(raw)) for z, f in zip(state.params.critic, now, strict=True))
+                return saturation_penalty(t, raw) - self.expected_utility(state, context, 0.5 * (first + second))
+
+            return jnp.mean(jax.vmap(one)(befores))
+
+        keys = jax.random.split(sample_key, t.samples_per_learn)
+        return actor_critic_step(t, state, critic_loss, actor_loss, (batch, keys), key=step_key)
+
+    def quantiles(
+        self, state: AgentState, memory: Memory, time_step: TimeStep, taus: Float[Array, " N"]
+    ) -> Float[Array, "N 1"]:
+        """Return the law of the return to go under the actor's own action, at the start that of the whole return."""
+        law = self._law(state, self.likeliest(state, memory, time_step), time_step)
+        return cell_quantiles(law, taus)[:, None] / scales(self.training, state)[0]
+
+    def estimate(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, " 1"]:
+        """Return β of the return to go."""
+        memory = self.likeliest(state, memory, time_step)
+        return self.value_of(state, memory.context, self._law(state, memory, time_step)[:, None])
+
+    def best_law(
+        self, state: AgentState, memory: Memory, time_step: TimeStep
+    ) -> tuple[Float[Array, " N"], Float[Array, ""]]:
+        """Return the law of the actor's own action, and its expected utility."""
+        law = self._law(state, memory, time_step)
+        return law, self.expected_utility(state, memory.context, law)
+
+    def _action(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, " C"]:
+        """Return π(s, x)."""
+        actor, x = state.params.actor, self.form.describe(memory.context, self.units(state))
+        return jnp.tanh(actor.raw(features(actor.inputs, memory, time_step), x))
+
+    def _law(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, " N"]:
+        """Return the law of the actor's own action, the mean of both critics."""
+        action, x = self._action(state, memory, time_step), self.form.describe(memory.context, self.units(state))
+        first, second = (z(features(z.inputs, memory, time_step), x, action) for z in state.params.critic)
+        return 0.5 * (first + second)
