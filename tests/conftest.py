@@ -77,32 +77,22 @@ def unchecked() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", before)
 
 
-settings_in_memory = ["unoptimised"]
-"""How the programs in memory may have been compiled."""
-
-
-@pytest.fixture(autouse=True)
-def note_settings(request: pytest.FixtureRequest) -> None:
-    """Remember that a test compiles without optimisations."""
-    if not {"optimised", "as_users"} & set(request.fixturenames):
-        settings_in_memory[0] = "unoptimised"
-
-
-def forget_other_programs(settings: str) -> None:
-    """Release programs that were compiled in another way; tests in a row share theirs."""
-    if settings_in_memory[0] != settings:
-        jax.clear_caches()
-        settings_in_memory[0] = settings
-
-
 @pytest.fixture
-def optimised() -> Iterator[None]:
-    """Compile programs with optimisations, for one long run. They may serve other tests later: they are only faster."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", False)
-    forget_other_programs("optimised")
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile the training loop with optimisations, for one long run. It may serve other tests: it is only faster."""
+    from riskpath.training import fused_loop  # here, where its types are checked
+
+    chunk = fused_loop.chunk
+
+    def optimised_chunk(*args: Any) -> Any:
+        before = jax.config.read("jax_disable_most_optimizations")
+        jax.config.update("jax_disable_most_optimizations", False)
+        try:
+            return chunk(*args)
+        finally:
+            jax.config.update("jax_disable_most_optimizations", before)
+
+    monkeypatch.setattr(fused_loop, "chunk", optimised_chunk)
 
 
 @pytest.fixture
@@ -117,6 +107,7 @@ def as_users(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(compiler, "get_compile_options", get_compile_options)
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
-    forget_other_programs("as users")
+    jax.clear_caches()
     yield
+    jax.clear_caches()
     jax.config.update("jax_disable_most_optimizations", before)
