@@ -5,6 +5,7 @@ import gc
 import importlib.metadata
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from typing import Any
 # them on), and are shared between the processes of a test run and between test runs.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # XLA's older way to compile fused loops for the CPU takes half the time, but rounds differently; one piece of machine
-# code for a program and no passes that only make loops faster save a quarter of the rest (the fixture `as_users` has
-# all as usual). JAX reads this when it is first imported, and ends if it does not know a flag: 0.11 does not.
+# code for a program and no passes that only make loops faster save a quarter of the rest (`as_users` has all as
+# usual). JAX reads this when it is first imported, and ends if it does not know a flag: 0.11 does not.
 LOOP_PASSES = "simplify-while-loops,while-loop-invariant-code-motion,while-loop-constant-sinking"
 FLAGS = {
     "xla_cpu_use_fusion_emitters": ("false", True),
@@ -95,19 +96,23 @@ def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused_loop, "chunk", optimised_chunk)
 
 
-@pytest.fixture
-def as_users(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Compile programs exactly as users do, for a test about bits: they depend on how loops are fused."""
+@contextmanager
+def as_users() -> Iterator[None]:
+    """Compile programs exactly as users do, for a test about bits: they depend on how loops are fused.
+
+    Programs in memory are not compiled again.
+    """
     original = compiler.get_compile_options
 
     def get_compile_options(*args: Any, env_options_overrides: Any = None, **options: Any) -> Any:
         overrides = {**USUAL_LOOPS, **(env_options_overrides or {})}
         return original(*args, env_options_overrides=overrides, **options)
 
-    monkeypatch.setattr(compiler, "get_compile_options", get_compile_options)
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()
-    yield
-    jax.clear_caches()
-    jax.config.update("jax_disable_most_optimizations", before)
+    compiler.get_compile_options = get_compile_options
+    try:
+        yield
+    finally:
+        compiler.get_compile_options = original
+        jax.config.update("jax_disable_most_optimizations", before)
