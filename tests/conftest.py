@@ -15,17 +15,12 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # XLA's older way to compile fused loops for the CPU takes half the time, but rounds differently; one piece of machine
 # code for a program and no passes that only make loops faster save a quarter of the rest (`as_users` has all as
 # usual). JAX reads this when it is first imported, and ends if it does not know a flag: 0.11 does not.
-LOOP_PASSES = "simplify-while-loops,while-loop-invariant-code-motion,while-loop-constant-sinking"
-FLAGS = {
-    "xla_cpu_use_fusion_emitters": ("false", True),
-    "xla_cpu_parallel_codegen_split_count": ("1", 32),
-    "xla_disable_hlo_passes": (LOOP_PASSES, ""),
-}
-"""What is set here, and what users have."""
-if not importlib.metadata.version("jaxlib").startswith("0.10."):
-    FLAGS = {}
-flags = [os.environ.get("XLA_FLAGS", ""), *(f"--{name}={value}" for name, (value, _) in FLAGS.items())]
-os.environ["XLA_FLAGS"] = " ".join(flags)
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + (
+    " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 --xla_disable_hlo_passes="
+    "simplify-while-loops,while-loop-invariant-code-motion,while-loop-constant-sinking"
+    if importlib.metadata.version("jaxlib").startswith("0.10.")
+    else ""
+)
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
@@ -37,7 +32,11 @@ import pytest
 from jax._src import compiler
 from jax._src.interpreters import mlir
 
-USUAL_LOOPS: dict[str, Any] = {name: usual for name, (_, usual) in FLAGS.items()}
+USUAL_LOOPS: dict[str, Any] = (
+    {"xla_cpu_use_fusion_emitters": True, "xla_cpu_parallel_codegen_split_count": 32, "xla_disable_hlo_passes": ""}
+    if "fusion_emitters" in os.environ["XLA_FLAGS"]
+    else {}
+)
 """Compiler options that undo the flags above."""
 mlir.make_ir_context = functools.cache(mlir.make_ir_context)  # making one takes as long as lowering a small program
 jax.config.update("jax_numpy_rank_promotion", "raise")
