@@ -8,7 +8,7 @@ import numpy as np
 import riskpath as rp
 
 folder = Path(tempfile.mkdtemp()) / "run"
-agent = rp.IQN(rp.CVaR(0.25), network=rp.Network(head="table"), training=rp.Training(learning_starts=200))
+agent = rp.IQN(rp.CVaR(0.25), network=rp.Network(head="table"), training=rp.Training(learning_starts=100))
 whole = rp.train(rp.train(agent, "RiskyGrid", steps=600, seeds=2), steps=600)
 
 half = rp.train(agent, "RiskyGrid", steps=600, seeds=2)

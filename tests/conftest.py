@@ -1,20 +1,27 @@
 """Settings of every test, as strict as Equinox' own, and fixtures that change one of them."""
 
+import functools
 import gc
 import importlib.metadata
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 # Most programs here run only for a moment: they are compiled without optimisations (the fixture `optimised` switches
 # them on), and are shared between the processes of a test run and between test runs.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-# XLA's older way to compile fused loops for the CPU takes half the time, but rounds differently (the fixture `as_users`
-# has the usual one). JAX reads this when it is first imported, and ends if it does not know a flag: 0.11 does not.
+# XLA's older way to compile fused loops for the CPU takes half the time, but rounds differently; one piece of machine
+# code for a program and no passes that only make loops faster save a quarter of the rest (`as_users` has all as
+# usual). JAX reads this when it is first imported, and ends if it does not know a flag: 0.11 does not.
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + (
-    " --xla_cpu_use_fusion_emitters=false" if importlib.metadata.version("jaxlib").startswith("0.10.") else ""
+    " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 --xla_disable_hlo_passes="
+    "simplify-while-loops,while-loop-invariant-code-motion,while-loop-constant-sinking"
+    if importlib.metadata.version("jaxlib").startswith("0.10.")
+    else ""
 )
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
@@ -23,9 +30,15 @@ import jax
 import jaxtyping
 import pytest
 from jax._src import compiler
+from jax._src.interpreters import mlir
 
-USUAL_LOOPS = {"xla_cpu_use_fusion_emitters": True} if "fusion_emitters" in os.environ["XLA_FLAGS"] else {}
-"""Compiler options that undo the flag above."""
+USUAL_LOOPS: dict[str, Any] = (
+    {"xla_cpu_use_fusion_emitters": True, "xla_cpu_parallel_codegen_split_count": 32, "xla_disable_hlo_passes": ""}
+    if "fusion_emitters" in os.environ["XLA_FLAGS"]
+    else {}
+)
+"""Compiler options that undo the flags above."""
+mlir.make_ir_context = functools.cache(mlir.make_ir_context)  # making one takes as long as lowering a small program
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
@@ -64,46 +77,41 @@ def unchecked() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", before)
 
 
-settings_in_memory = ["unoptimised"]
-"""How the programs in memory may have been compiled."""
-
-
-@pytest.fixture(autouse=True)
-def note_settings(request: pytest.FixtureRequest) -> None:
-    """Remember that a test compiles without optimisations."""
-    if not {"optimised", "as_users"} & set(request.fixturenames):
-        settings_in_memory[0] = "unoptimised"
-
-
-def forget_other_programs(settings: str) -> None:
-    """Release programs that were compiled in another way; tests in a row share theirs."""
-    if settings_in_memory[0] != settings:
-        jax.clear_caches()
-        settings_in_memory[0] = settings
-
-
 @pytest.fixture
-def optimised() -> Iterator[None]:
-    """Compile programs with optimisations, for one long run. They may serve other tests later: they are only faster."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", False)
-    forget_other_programs("optimised")
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile the training loop with optimisations, for one long run. It may serve other tests: it is only faster."""
+    from riskpath.training import fused_loop  # here, where its types are checked
+
+    chunk = fused_loop.chunk
+
+    def optimised_chunk(*args: Any) -> Any:
+        before = jax.config.read("jax_disable_most_optimizations")
+        jax.config.update("jax_disable_most_optimizations", False)
+        try:
+            return chunk(*args)
+        finally:
+            jax.config.update("jax_disable_most_optimizations", before)
+
+    monkeypatch.setattr(fused_loop, "chunk", optimised_chunk)
 
 
-@pytest.fixture
-def as_users(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Compile programs exactly as users do, for a test about bits: they depend on how loops are fused."""
+@contextmanager
+def as_users() -> Iterator[None]:
+    """Compile programs exactly as users do, for a test about bits: they depend on how loops are fused.
+
+    Programs in memory are not compiled again.
+    """
     original = compiler.get_compile_options
 
     def get_compile_options(*args: Any, env_options_overrides: Any = None, **options: Any) -> Any:
         overrides = {**USUAL_LOOPS, **(env_options_overrides or {})}
         return original(*args, env_options_overrides=overrides, **options)
 
-    monkeypatch.setattr(compiler, "get_compile_options", get_compile_options)
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
-    forget_other_programs("as users")
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+    compiler.get_compile_options = get_compile_options
+    try:
+        yield
+    finally:
+        compiler.get_compile_options = original
+        jax.config.update("jax_disable_most_optimizations", before)

@@ -1,5 +1,6 @@
 """Agents with continuous actions: the gradient through the distortion, the convolution, exploration, a short run."""
 
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -31,23 +32,28 @@ def agent_of(kind: str, risk=rp.CVaR(0.25), **fields):  # noqa: B008
     return rp.TQLContinuous(risk, critic=kind, network=NETWORK, **fields)  # pyright: ignore[reportArgumentType]
 
 
+@functools.cache
+def fresh_critics(form: str) -> Any:
+    return agent_of(form).init(SPEC, key=jax.random.key(1)).params.critic
+
+
+@eqx.filter_jit
+def worth_and_slope(agent: Any, critics: Any, x: Any, action: Any, time: Any) -> Any:
+    """Return β of the law that the actor maximises, and its derivative in the action."""
+    return jax.value_and_grad(lambda a: agent.risk.value(agent._atoms(critics, x, x[:2], a, time)))(action)
+
+
 @pytest.mark.parametrize("risk", MEASURES, ids=str)
 @pytest.mark.parametrize("critic", ["joint", "trajectory", "convolved"])
 def test_the_actors_gradient_flows_through_the_distortion(critic, risk):
-    # dβ/da of the law the actor maximises, against a central difference in the action.
-    agent: Any = agent_of(critic, risk)
-    critics = agent.init(SPEC, key=jax.random.key(1)).params.critic
-    x = jax.random.normal(jax.random.key(2), (2 + 8 + 2,))
-    time = jnp.int32(3)
-
-    @jax.jit
-    def worth(action):
-        return agent.risk.value(agent._atoms(critics, x, x[:2], action, time))
-
+    # Against a central difference in the action; levels are arrays, so that those of one measure share a program.
+    agent = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), agent_of(critic, risk))
+    x, step = jax.random.normal(jax.random.key(2), (2 + 8 + 2,)), 2e-2
+    at = lambda action: worth_and_slope(agent, fresh_critics(critic), x, action, jnp.int32(3))  # noqa: E731
     for initial in (-0.4, 0.3):
-        action, step = jnp.array([initial]), 2e-2
-        slope = float(jax.grad(worth)(action)[0])
-        numeric = float((worth(action + step) - worth(action - step)) / (2 * step))
+        action = jnp.array([initial])
+        slope = float(at(action)[1][0])
+        numeric = float((at(action + step)[0] - at(action - step)[0]) / (2 * step))
         assert slope == pytest.approx(numeric, rel=0.1, abs=2e-3)
         assert slope != 0.0
 
@@ -55,7 +61,7 @@ def test_the_actors_gradient_flows_through_the_distortion(critic, risk):
 @pytest.mark.parametrize("risk", MEASURES, ids=str)
 def test_the_convolved_measure_is_that_of_the_exact_convolution(risk):
     agent: Any = agent_of("convolved", risk, discount=0.9)
-    critics = agent.init(SPEC, key=jax.random.key(1)).params.critic
+    critics = fresh_critics("convolved")
     x, action = jax.random.normal(jax.random.key(2), (2 + 8 + 2,)), jnp.array([0.2])
     levels = midpoints(16)
     past = np.asarray(critics.past.quantiles(x, jnp.zeros((0,)), levels), float)
@@ -126,10 +132,56 @@ def test_epsilon_is_the_share_of_exploring_episodes():
     assert float((starts < 0.25).mean()) == pytest.approx(0.25, abs=0.03)
 
 
+LEARNING = rp.ActorCriticTraining(
+    batch_size=64,
+    online_taus=8,
+    target_taus=8,
+    act_taus=16,
+    learning_starts=1_000,
+    buffer_size=8_000,
+    decay_starts=1_000.0,
+    decay_steps=1_000.0,
+    learning_rate=2e-3,
+    actor_learning_rate=1e-3,
+)
+EASY = rp.RiskyMountainCar(0.1, 60, power=0.01)
+"""A car whose engine is strong enough for the hill: all there is to learn is to drive on."""
+
+
+def learner(kind: str) -> Any:
+    network = rp.Network(hidden=(32, 32), history_size=8, window=3)
+    if kind == "IQTD3":
+        return rp.IQTD3(rp.CVaR(0.25), network=network, training=LEARNING)
+    return rp.TQLContinuous(rp.CVaR(0.25), convolved_taus=8, network=network, training=LEARNING)
+
+
+@pytest.fixture(scope="module")
+def improved() -> Any:
+    """Return a function of the agent: a short run, and the values of its policies before and after."""
+
+    @functools.cache
+    def train(kind: str) -> tuple[rp.Run, np.ndarray, np.ndarray]:
+        run = rp.train(learner(kind), EASY, steps=1_008, seeds=2, num_envs=4)
+        before = run.evaluate(100).values(discounted=True)[0]
+        run = rp.train(run, steps=6_000)
+        return run, before, run.evaluate(100).values(discounted=True)[0]
+
+    return train
+
+
+@pytest.mark.parametrize("kind", ["IQTD3", "convolved"])
+def test_a_short_run_improves(kind, improved, unchecked):
+    _, before, after = improved(kind)
+    assert (after > before + 20).all(), (before, after)
+
+
 @pytest.mark.parametrize("kind", ["IQTD3", "joint", "trajectory", "convolved"])
-def test_every_form_trains_and_acts(kind, unchecked):
-    training = rp.ActorCriticTraining(**FEW, learning_starts=64, buffer_size=500)
-    run = rp.train(agent_of(kind, training=training), rp.RiskyMountainCar(0.5, 40), steps=200, seeds=2, num_envs=4)
+def test_every_form_trains_and_acts(kind, improved, unchecked):
+    if kind in ("IQTD3", "convolved"):
+        run, limit = improved(kind)[0], 60
+    else:
+        training, limit = rp.ActorCriticTraining(**FEW, learning_starts=0, buffer_size=500), 40
+        run = rp.train(agent_of(kind, training=training), rp.RiskyMountainCar(0.5, 40), steps=200, seeds=2, num_envs=4)
     assert run.steps >= 200
     policy, memory = run.policy(1), None
     for _ in range(3):
@@ -138,8 +190,8 @@ def test_every_form_trains_and_acts(kind, unchecked):
         assert abs(action[0]) <= 1
     assert np.isfinite(run.estimates()).all()
     assert policy.quantiles(np.array([-0.5, 0.01], np.float32)).keys() == {0}
-    sample = run.evaluate(20, env=rp.RiskyMountainCar(0.5, 30))
-    assert sample.returns.shape == (1, 2, 20)
+    sample = run.evaluate(100, env=rp.RiskyMountainCar(0.5, limit - 10))
+    assert sample.returns.shape == (1, 2, 100)
     assert (sample.returns < 0).all()
 
 
@@ -149,38 +201,9 @@ def test_discrete_actions_are_refused(kind, unchecked):
         rp.train(agent_of(kind), "RiskyGrid", steps=10)
 
 
-@pytest.mark.parametrize("kind", ["IQTD3", "convolved"])
-def test_a_short_run_improves(kind, unchecked):
-    # A car whose engine is strong enough for the hill: all there is to learn is to drive on.
-    training = rp.ActorCriticTraining(
-        batch_size=64,
-        online_taus=8,
-        target_taus=8,
-        act_taus=16,
-        learning_starts=1_000,
-        buffer_size=8_000,
-        decay_starts=1_000.0,
-        decay_steps=1_000.0,
-        learning_rate=2e-3,
-        actor_learning_rate=1e-3,
-    )
-    network = rp.Network(hidden=(32, 32), history_size=8, window=3)
-    if kind == "IQTD3":
-        agent = rp.IQTD3(rp.CVaR(0.25), network=network, training=training)
-    else:
-        agent = rp.TQLContinuous(rp.CVaR(0.25), convolved_taus=8, network=network, training=training)
-    easy = rp.RiskyMountainCar(0.1, 60, power=0.01)
-    run = rp.train(agent, easy, steps=1_008, seeds=2, num_envs=4)
-    before = run.evaluate(100).values(discounted=True)[0]
-    after = rp.train(run, steps=6_000).evaluate(100).values(discounted=True)[0]
-    assert (after > before + 20).all(), (before, after)
-
-
 def test_the_replay_buffer_is_not_copied_in_the_loop(unchecked):
-    agent = agent_of("convolved", training=rp.ActorCriticTraining(**FEW, buffer_size=512))
-    world = rp.RiskyMountainCar(0.5, 40)
-    lanes = start([agent], [world], 3, 4, 0)
-    lowered = loop.chunk.lower(lanes, world.spec, jnp.int32(1)).lowered  # pyright: ignore[reportFunctionMemberAccess]
+    lanes = start([learner("convolved")], [EASY], 2, 4, 0)
+    lowered = loop.chunk.lower(lanes, EASY.spec, jnp.int32(1)).lowered  # pyright: ignore[reportFunctionMemberAccess]
     # Copies are inserted as in the programs of users: without optimisations only machine code differs.
     text = lowered.compile(compiler_options=USUAL_LOOPS).as_text()
     shape = "f32[" + ",".join(map(str, lanes.replay_buffer.rows.shape)) + "]"

@@ -19,10 +19,14 @@ def at(*state: float, time: int = 0) -> Market:
     return Market(tuple(jnp.float32(x) for x in state), jnp.int32(time))
 
 
+@eqx.filter_jit
+def step_many(env: Any, keys: Any, market: Market, action: Any) -> Any:
+    return jax.vmap(env.step, (0, None, None))(keys, market, action)
+
+
 def steps(env: Any, market: Market, action: Any, n: int = 20_000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return observations, rewards and terminations of one step with many keys."""
-    step = jax.jit(jax.vmap(env.step, (0, None, None)))
-    observation, _, reward, terminated, truncated = step(jax.random.split(KEY, n), market, action)
+    observation, _, reward, terminated, truncated = step_many(env, jax.random.split(KEY, n), market, action)
     assert not truncated.any()
     return np.asarray(observation, np.float64), np.asarray(reward, np.float64), np.asarray(terminated)
 

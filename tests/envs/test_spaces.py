@@ -84,6 +84,16 @@ def test_a_continuous_action_gets_the_shape_of_its_space():
     assert space.contains(translation.write(np.array([0.1, 0.2, 0.3, 0.4])))
 
 
+def test_conversions_between_the_same_spaces_are_equal():
+    box = lambda high: spaces.Box(-1.0, high, (2,), np.float32)  # noqa: E731
+    one, same = (Translation(box(1.0), spaces.Discrete(3), 5) for _ in range(2))
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != Translation(box(2.0), spaces.Discrete(3), 5)
+    assert one != Translation(box(1.0), spaces.Discrete(3, start=1), 5)
+    assert one != Translation(box(1.0), spaces.Discrete(3), 6)
+
+
 def test_discrete_actions_start_at_the_first_action_of_their_space():
     translation = Translation(spaces.Discrete(2), spaces.Discrete(3, start=-1))
     assert translation.write(np.array([0, 2])).tolist() == [-1, 1]

@@ -1,23 +1,44 @@
 """The best reward-adaptive policy, against brute force."""
 
+import functools
+
 import pytest
 
 import riskpath as rp
-from tests.mdp.problems import all_return_policies, best_adaptive_value, random_mdp
+from tests.mdp.problems import PlainLaw, all_adaptive_laws, all_return_policies, random_mdp, value
 
 GRID = rp.RiskyGrid()
 MEASURES = ["mean", "cvar:0.1", "cvar:0.5", "wang:-0.75", "wang:0.75", "pow:-2", "pow:2", "cpw:0.71"]
 
 
-@pytest.mark.parametrize("risk", [*MEASURES, "cvar:0.05", "pow:-5", "wang:-2", "cpw:0.4", "0.5*mean+0.5*cvar:0.1"])
-def test_the_optimum_of_the_grid_is_the_best_of_all_34_policies(risk):
-    # The grid without its orange cells and without moves that end in the same cell.
+@functools.cache
+def problem(seed: int) -> tuple[rp.FiniteMDP, list[PlainLaw]]:
+    """Return a random problem and the law of each of its policies, for all measures alike."""
+    mdp = random_mdp(seed, depth=3, width=2, deterministic=False)
+    (start,) = mdp.start
+    return mdp, all_adaptive_laws(mdp, start)
+
+
+@functools.cache
+def best_value(seed: int, risk: str) -> float:
+    measure = rp.parse_risk(risk)
+    return max(value(measure, law) for law in problem(seed)[1])
+
+
+@functools.cache
+def grid_without_detours() -> tuple[rp.FiniteMDP, list[rp.Law]]:
+    """Return the grid without its orange cells and without moves that end in the same cell, and all of its laws."""
     outcomes = {}
     for fork in range(3):
         outcomes[fork, "Y"] = [(0.75, 96.0, fork + 1), (0.25, -4.0, fork + 1)]
         outcomes[fork, "B"] = [(1.0, 16.0, fork + 1)]
     mdp = rp.FiniteMDP.from_outcomes(outcomes, start=0)
-    laws = list(all_return_policies(mdp))
+    return mdp, list(all_return_policies(mdp))
+
+
+@pytest.mark.parametrize("risk", [*MEASURES, "cvar:0.05", "pow:-5", "wang:-2", "cpw:0.4", "0.5*mean+0.5*cvar:0.1"])
+def test_the_optimum_of_the_grid_is_the_best_of_all_34_policies(risk):
+    mdp, laws = grid_without_detours()
     assert len(laws) == 34
     best = max(rp.parse_risk(risk).value(law) for law in laws)
     assert rp.solve(mdp, risk, "adaptive").value == pytest.approx(best, abs=1e-9)
@@ -26,12 +47,10 @@ def test_the_optimum_of_the_grid_is_the_best_of_all_34_policies(risk):
 
 @pytest.mark.parametrize("risk", ["cvar:0.1", "cvar:0.3", "cvar:0.7", "0.5*mean+0.5*cvar:0.2", "mean"])
 def test_the_solver_is_exact_for_mean_and_cvar(risk, unchecked):
-    measure = rp.parse_risk(risk)
     for seed in range(100):
-        mdp = random_mdp(seed, depth=3, width=2, deterministic=False)
-        solution = rp.solve(mdp, measure, "adaptive")
+        solution = rp.solve(problem(seed)[0], risk, "adaptive")
         assert solution.optimal
-        assert solution.value == pytest.approx(best_adaptive_value(mdp, measure), abs=1e-8), seed
+        assert solution.value == pytest.approx(best_value(seed, risk), abs=1e-8), seed
 
 
 @pytest.mark.parametrize(
@@ -43,11 +62,9 @@ def test_the_solver_is_exact_with_proof_and_nearly_exact_without_for_other_measu
 ):
     if not proof:
         monkeypatch.setattr("riskpath.mdp.adaptive_solver.PROOF_LIMIT", 0)
-    measure = rp.parse_risk(risk)
     equal = 0
     for seed in range(100):
-        mdp = random_mdp(seed, depth=3, width=2, deterministic=False)
-        solution, best = rp.solve(mdp, measure, "adaptive"), best_adaptive_value(mdp, measure)
+        solution, best = rp.solve(problem(seed)[0], risk, "adaptive"), best_value(seed, risk)
         assert solution.value <= best + 1e-8, seed
         assert solution.optimal == proof
         equal += solution.value >= best - 1e-8

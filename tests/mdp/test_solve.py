@@ -55,7 +55,7 @@ def test_known_paths_on_the_grid(risk, policies, path):
 @pytest.mark.parametrize("risk", MEASURES)
 def test_a_larger_policy_class_is_never_worse(risk, unchecked):
     first = 10 * MEASURES.index(risk)  # other problems for every measure
-    for seed in range(first, first + 10):
+    for seed in {*range(first, first + 11)} - {49}:  # whose many histories take 15 seconds
         mdp = random_mdp(seed, depth=3, width=2, starts=1 + seed % 2)
         markov, history, adaptive = (rp.solve(mdp, risk, c).value for c in ("markov", "history", "adaptive"))
         assert adaptive >= history - 1e-8, seed

@@ -84,6 +84,18 @@ def saved(runs, tmp_path, unchecked) -> Path:
 
 
 @pytest.mark.parametrize("name", AGENTS)
+def test_all_that_training_knows_comes_back(name, tmp_path, unchecked):
+    agents = [AGENTS[name](rp.CVaR(level)) for level in (0.25, 0.5)]
+    world = as_environment(rp.RiskyMountainCar(0.1, 15) if agents[0].training is ACTOR else "RiskyGrid")
+    run = rp.Run(agents, [world] * 2, 2, start(agents, [world] * 2, 2, 2, 0))
+    run.save(tmp_path / "run")
+    back = load(tmp_path / "run")
+    assert bits(back.lanes) == bits(saving._plain_arrays(run.lanes))
+    assert eqx.tree_equal(back.agents, run.agents, typematch=True)
+
+
+# One agent without a history, one with, one with continuous actions.
+@pytest.mark.parametrize("name", ["IQN", "TQL", "TQLContinuous"])
 def test_a_resumed_run_is_the_uninterrupted_one(name, runs, unchecked):
     folder, whole = runs(name)
     run = load(folder)

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import riskpath as rp
+from riskpath.agents.agent import ActorOutput
+from riskpath.agents.learning import new_state
 from riskpath.training import fused_loop as loop
 from riskpath.training.inputs import as_environment
 
@@ -44,6 +46,16 @@ def same(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
     return all((a == b).all() for a, b in zip(first, second, strict=True))
 
 
+@pytest.mark.parametrize("name", ["CVaRDRL", "QRSRM", "TQL joint"])
+def test_a_learned_policy_goes_through_the_exact_evaluation(name):
+    # With the shapes checked: one agent without a history, one with. It comes first, so that it traces their programs.
+    mdp = rp.RiskyGrid().mdp()
+    run = rp.train(tiny(name), mdp, steps=100, seeds=2)
+    law = mdp.evaluate(run.policy())
+    assert run.law().isclose(law)
+    assert abs(mdp.simulate(run.policy(), 30).mean() - law.mean) <= 5 * law.std / 30**0.5 + 1e-9
+
+
 @pytest.mark.parametrize("name", ["IQN", "TQL joint"])
 def test_same_seed_same_bits_and_another_seed_others(name, unchecked):
     runs = [rp.train(tiny(name), "RiskyGrid", steps=200, seeds=2, seed=s) for s in (0, 0, 1)]
@@ -71,8 +83,8 @@ def test_an_agent_learns_from_features_and_its_run_evaluates_saves_and_loads(tmp
 
 def test_going_on_equals_going_through(unchecked):
     agent = tiny("TQL joint")
-    whole = rp.train(agent, "RiskyGrid", steps=200)
-    halves = rp.train(rp.train(agent, "RiskyGrid", steps=120), steps=80)
+    whole = rp.train(agent, "RiskyGrid", steps=200, seeds=2)
+    halves = rp.train(rp.train(agent, "RiskyGrid", steps=120, seeds=2), steps=80)
     assert halves.steps == whole.steps
     assert same(parameters(halves, 0), parameters(whole, 0))
 
@@ -81,29 +93,46 @@ def test_settings_and_problems_are_trained_by_one_program(monkeypatch, unchecked
     compiled = []
     learn = rp.IQN.learn
     monkeypatch.setattr(rp.IQN, "learn", lambda *a, **k: compiled.append(1) or learn(*a, **k))
-    settings = [tiny("IQN", 0.1), tiny("IQN", 0.9), tiny("IQN", 0.1, learning_rate=1e-2)]
-    run = rp.train(settings, [rp.RiskyGrid(), rp.RiskyGrid(blue=38.0), rp.RiskyGrid()], steps=300, seeds=2)
-    first = len(compiled)
-    alone = rp.train([tiny("IQN", 0.3)] * 3, [rp.RiskyGrid(blue=1.0)] * 3, steps=300, seeds=2)
-    assert len(compiled) == first  # other levels, other rewards: nothing is compiled again
-    assert alone.steps == run.steps == 300
-    assert not same(parameters(run, 0), parameters(run, 2))
-    assert not same(parameters(run, 0), parameters(run, 4))
+    low, high, fast = tiny("IQN", 0.1), tiny("IQN", 0.9), tiny("IQN", 0.1, learning_rate=1e-2)
+    grid, blue = rp.RiskyGrid(), rp.RiskyGrid(blue=38.0)
+    first = rp.train([low, high], [grid, blue], steps=300)
+    once = len(compiled)
+    second = rp.train([low, fast], [grid, grid], steps=300)
+    third = rp.train(tiny("IQN", 0.3), rp.RiskyGrid(blue=1.0), steps=300, seeds=2)
+    assert len(compiled) == once  # other levels, rates and rewards, seeds for settings: nothing is compiled again
+    assert first.steps == second.steps == third.steps == 300
+    assert same(parameters(first, 0), parameters(second, 0))
+    assert not same(parameters(first, 0), parameters(first, 1))
+    assert not same(parameters(second, 0), parameters(second, 1))
+
+
+class Counting(rp.MemorylessAgent):
+    """Counts how often it learns, and knows nothing else: its programs are compiled quickly."""
+
+    def init(self, spec, *, key):
+        return new_state(jnp.zeros(()))
+
+    def act(self, state, memory, time_step, *, key, epsilon):
+        return ActorOutput(jnp.argmax(time_step.action_mask).astype(jnp.int32))
+
+    def learn(self, state, batch, *, key):
+        after = eqx.tree_at(lambda s: s.gradient_steps, state, state.gradient_steps + 1)
+        return after, {"loss": jnp.mean(batch.reward)}
+
+    def quantiles(self, state, memory, time_step, taus):
+        return jnp.zeros((taus.size, time_step.action_mask.size))
 
 
 @pytest.mark.parametrize(("num_envs", "train_freq"), [(1, 1), (1, 4), (4, 1), (4, 2)])
 def test_the_update_ratio_is_kept(num_envs, train_freq, unchecked):
-    training = rp.Training(
-        learning_starts=40,
-        target_update_interval=10,
-        batch_size=4,
-        online_taus=4,
-        target_taus=4,
-        act_taus=4,
-        train_freq=train_freq,
-    )
-    run = rp.train(rp.IQN(rp.CVaR(0.25), network=TINY, training=training), "RiskyGrid", steps=200, num_envs=num_envs)
+    agent = Counting(training=dataclasses.replace(FAST, learning_starts=40, train_freq=train_freq))
+    run = rp.train(agent, "RiskyGrid", steps=200, num_envs=num_envs)
     assert int(run.lanes.agent_state.gradient_steps[0]) * train_freq == run.steps - 40
+
+
+def test_learning_is_one_gradient_step(unchecked):
+    run = rp.train(tiny("IQN"), "RiskyGrid", steps=200, seeds=2)
+    assert run.lanes.agent_state.gradient_steps.tolist() == [200 - FAST.learning_starts] * 2
 
 
 @pytest.mark.parametrize("name", ["IQN", "CVaRDRL", "TQL convolved"])
@@ -126,20 +155,8 @@ def test_masked_actions_are_never_taken_nor_bootstrapped_on(name, unchecked):
     assert mdp.evaluate(policy).mean == 50.0
 
 
-@pytest.mark.parametrize("name", ["CVaRDRL", "QRSRM", "TQL joint"])
-def test_a_learned_policy_goes_through_the_exact_evaluation(name):
-    # With the shapes checked: two agents that see their rewards, one with a history.
-    mdp = rp.RiskyGrid().mdp()
-    run = rp.train(tiny(name), mdp, steps=100)
-    law = mdp.evaluate(run.policy())
-    assert run.law().isclose(law)
-    assert abs(mdp.simulate(run.policy(), 30).mean() - law.mean) <= 5 * law.std / 30**0.5 + 1e-9
-
-
 def test_a_reward_that_is_no_number_stops_the_run_and_keeps_what_was_there(unchecked):
-    world = as_environment("ThreeState")
-    agent = tiny("IQN")
-    run = rp.train(agent, world, steps=100)
+    run = rp.train(tiny("IQN"), as_environment("RiskyGrid"), steps=100, seeds=2)
     before = parameters(run, 0)
     rewards = lambda lanes: lanes.env.tables.reward  # noqa: E731
     run.lanes = eqx.tree_at(rewards, run.lanes, rewards(run.lanes) * jnp.nan)
@@ -151,7 +168,7 @@ def test_a_reward_that_is_no_number_stops_the_run_and_keeps_what_was_there(unche
 
 def test_a_loss_that_is_no_number_stops_the_run_too(unchecked):
     with pytest.raises(rp.TrainingStopped, match=r"the loss was not a finite number .* try a smaller learning_rate"):
-        rp.train(tiny("IQN", learning_rate=float("inf")), "RiskyGrid", steps=200)
+        rp.train(tiny("IQN", learning_rate=float("inf")), "RiskyGrid", steps=200, seeds=2)
 
 
 def test_interruption_returns_what_was_trained_so_far(unchecked):
@@ -159,8 +176,15 @@ def test_interruption_returns_what_was_trained_so_far(unchecked):
         if run.steps >= 100:
             raise KeyboardInterrupt
 
-    run = rp.train(tiny("IQN"), "RiskyGrid", steps=10_000, progress=interrupt)
+    run = rp.train(tiny("IQN"), "RiskyGrid", steps=10_000, seeds=2, progress=interrupt)
     assert 100 <= run.steps < 10_000
+
+
+def test_the_lanes_of_a_program_do_not_see_each_other(unchecked):
+    pair = rp.train([tiny("IQN", 0.1), tiny("IQN", 0.9)], "RiskyGrid", steps=120)
+    other = rp.train([tiny("IQN", 0.1), tiny("IQN", 0.5)], "RiskyGrid", steps=120)
+    assert same(parameters(pair, 0), parameters(other, 0))
+    assert loop.steps_per_round(pair.agents[0], 1) == 20
 
 
 @pytest.mark.parametrize(
@@ -203,8 +227,8 @@ def test_interruption_returns_what_was_trained_so_far(unchecked):
         (lambda: rp.train([tiny("IQN")] * 2, ["RiskyGrid"] * 3, steps=10), "got 2 agents and 3 environments"),
         (lambda: rp.train([tiny("IQN")] * 2, ["RiskyGrid", "ThreeState"], steps=10), "must have the same sizes"),
         (
-            lambda: rp.train(tiny("IQN"), "ThreeState", steps=10).policy(seed=3),
-            "there are 1 seeds and 1 settings, got 3",
+            lambda: rp.train(tiny("IQN"), "RiskyGrid", steps=10, seeds=2).policy(seed=3),
+            "there are 2 seeds and 1 settings, got 3",
         ),
     ],
 )
@@ -258,7 +282,7 @@ def test_iqn_learns_never_to_bet(unchecked):
         assert run.policy(seed).estimate("s0")["safe"] == pytest.approx(-10.0, abs=3)
 
 
-def test_cvar_drl_reacts_to_its_rewards(unchecked):
+def test_cvar_drl_reacts_to_its_rewards(unchecked, optimised):
     # Shares (+40 or −10) or bonds (+5) for two years: the best policy buys shares until one year was good. It is worth
     # 25; the best policy that does not see its rewards is worth 22, the per-step greedy one 10.
     shares, bonds = [(0.8, 40.0), (0.2, -10.0)], [(1.0, 5.0)]
@@ -273,10 +297,3 @@ def test_cvar_drl_reacts_to_its_rewards(unchecked):
     run = rp.train(agent, mdp, steps=6_000, seeds=2)
     assert run.values()[0] == pytest.approx([25.0, 25.0])
     assert run.estimates()[0] == pytest.approx([25.0, 25.0], abs=5.0)
-
-
-def test_the_lanes_of_a_program_do_not_see_each_other(unchecked):
-    pair = rp.train([tiny("IQN", 0.1), tiny("IQN", 0.9)], "RiskyGrid", steps=120)
-    other = rp.train([tiny("IQN", 0.1), tiny("IQN", 0.5)], "RiskyGrid", steps=120)
-    assert same(parameters(pair, 0), parameters(other, 0))
-    assert loop.steps_per_round(pair.agents[0], 1) == 20

@@ -35,6 +35,17 @@ class Translation:
         _check_observation_space(observation_space)
         _check_action_space(action_space)
 
+    # Equal conversions are equal, so that training in the same environment again compiles nothing.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Translation) and self._parts == other._parts
+
+    def __hash__(self) -> int:
+        return hash(tuple((type(part), getattr(part, "shape", part)) for part in self._parts))
+
+    @property
+    def _parts(self) -> tuple[Any, ...]:
+        return self.observation_space, self.action_space, self.max_episode_steps
+
     @property
     def spec(self) -> EnvSpec:
         """Return the specification that follows from the two spaces."""

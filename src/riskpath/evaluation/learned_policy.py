@@ -111,7 +111,8 @@ class LearnedPolicy:
         if translation := getattr(self.environment, "translation", None):
             action = _read_action(translation.action_space, action)
         number = _names(problem)[1].index(action) if problem else action
-        return PolicyMemory(memory.agent, jnp.asarray(as_action(number, self.environment.spec)), memory.time)
+        taken = jax.device_put(as_action(number, self.environment.spec), memory.time.sharding)
+        return PolicyMemory(memory.agent, taken, memory.time)
 
     def estimate(self, state: Any, memory: Any = None, reward: float = 0.0, mask: Any = None) -> dict[Any, float]:
         """Return the agent's estimate of the value of each available action; arguments as in a call of the policy."""
@@ -134,7 +135,8 @@ class LearnedPolicy:
 
     @functools.cached_property
     def _first_memory(self) -> PolicyMemory:
-        return first_memory(self.state, self.environment.spec)
+        # On the state's device as every later memory is: otherwise the first call would need a program of its own.
+        return jax.device_put(first_memory(self.state, self.environment.spec), self.state.gradient_steps.sharding)
 
     def _require_memory(self, memory: Any) -> None:
         if not isinstance(memory, PolicyMemory):
