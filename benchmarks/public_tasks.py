@@ -38,6 +38,7 @@ TASKS = {
             "learning_rate_decay": 0.2,
             "decay_steps": 30_000.0,
             "target_update_interval": 250,
+            "kappa": 1.0,
             "reward_scale": 0.2,
         },
     ),
@@ -49,6 +50,7 @@ TASKS = {
             "train_freq": 2,
             "decay_steps": 50_000.0,
             "target_update_interval": 50,  # values travel one step back from the goal with each update of the target
+            "kappa": 1.0,
             "reward_scale": 0.05,
             "epsilon_start": 1.0,  # with fewer random actions some seeds never reach the goal
             "epsilon_end": 0.05,
@@ -111,6 +113,7 @@ TASKS = {
             "learning_starts": 2_000,
             "decay_steps": 120_000.0,
             "target_update_interval": 50,
+            "kappa": 1.0,
             "reward_scale": 0.05,
             "epsilon_start": 1.0,
             "epsilon_end": 0.05,
@@ -158,6 +161,6 @@ TASKS = {
         goal=90.0,
         training_limit=300,
         network={"hidden": (64, 64)},
-        training={**ACTOR_CRITIC, **_decay(20_000)},
+        training={**ACTOR_CRITIC, **_decay(20_000), "kappa": 0.2, "reward_scale": 0.05},
     ),
 }

@@ -53,7 +53,7 @@ def test_train_equals_training_in_python_and_writes_it_down(cli, tmp_path, unche
     config = result["config"]
     assert config == read(tmp_path, "config.json")
     assert {"risk": "cvar:0.2", "discount": 0.9}.items() <= config["fields"].items()
-    assert {"learning_rate": 0.03, "batch_size": 4, "kappa": 1.0}.items() <= config["fields"]["training"].items()
+    assert {"learning_rate": 0.03, "batch_size": 4, "kappa": None}.items() <= config["fields"]["training"].items()
     assert {"head": "table", "hidden": [64], "window": None}.items() <= config["fields"]["network"].items()
     sizes = {"agent": "IQN", "steps": 80, "seeds": 2, "num_envs": 1, "seed": 3}
     assert {"env": "RiskyGrid", "set": ["p_yellow=0.8"], **sizes}.items() <= config.items()

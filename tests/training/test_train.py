@@ -145,7 +145,8 @@ def test_masked_actions_are_never_taken_nor_bootstrapped_on(name, unchecked):
         ("s1", "left"): [(1.0, 10.0, "end")],
     }
     mdp = rp.FiniteMDP.from_outcomes(outcomes, "s0")
-    run = rp.train(tiny(name, epsilon_start=1.0, epsilon_end=1.0, learning_rate=1e-2), mdp, steps=500)
+    agent = tiny(name, epsilon_start=1.0, epsilon_end=1.0, learning_rate=1e-2, reward_scale=0.01, kappa=1.0)
+    run = rp.train(agent, mdp, steps=500)
     rows = np.asarray(run.lanes.replay_buffer.rows[:500, 0])
     states, actions = rows[:, 0].astype(int), rows[:, 1].astype(int)
     assert set(zip(states.tolist(), actions.tolist(), strict=True)) == {(0, 0), (0, 1), (1, 0)}

@@ -45,10 +45,10 @@ class BaseTraining(Hyperparameters):
     act_taus: int = eqx.field(static=True, default=64)
     """Number of quantile levels at which the risk of an action is computed."""
     kappa: float | Array | None = None
-    """Threshold of the quantile Huber loss in units of the return; by default 1% of the spread of returns. If it is
-    not small beside that spread, the critics learn expectiles."""
+    """Threshold of the quantile Huber loss in units of the return; by default 1% of the standard deviation of training
+    returns. If it is not small beside their spread, critics learn expectiles."""
     reward_scale: float | Array | None = None
-    """Factor on rewards inside the critics; by default 1 / the spread of returns of the training episodes."""
+    """Factor on rewards inside the critics; by default training returns get a standard deviation of about 1."""
     buffer_size: int = eqx.field(static=True, default=50_000)
     """Transitions in the replay buffer of each lane."""
     learning_starts: int = eqx.field(static=True, default=1_000)

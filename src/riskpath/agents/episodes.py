@@ -10,27 +10,32 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 NUM_STARTS = 16
 """First observations that are kept."""
-MEMORY = 1000.0
-"""Episodes before the latest thousand or so fade from mean and spread."""
-NEGLIGIBLE = 1e-5
-"""A spread below this share of the largest return is rounding."""
+MAX_COUNT = 1e3
+"""The past weighs as much as this many episodes at most, so that early exploration fades from mean and spread."""
+REACH = 20.0
+"""No return to go is larger than this many spreads."""
 
 
 class Episodes(eqx.Module):
-    """Running statistics of the finished training episodes of one lane, and first observations of the latest ones."""
+    """Running statistics of the finished training episodes of one lane, and first observations of the latest ones.
+
+    An episode that was truncated counts as it is, without the return that would have followed.
+    """
 
     count: Float[Array, ""]
-    """Number of finished episodes."""
+    """Number of finished episodes, at most `MAX_COUNT`."""
     mean: Float[Array, ""]
     """Mean of their (discounted) returns."""
-    squares: Float[Array, ""]
-    """Sum of squared deviations from the mean."""
+    deviation: Float[Array, ""]
+    """Standard deviation of the same."""
     low: Float[Array, ""]
     """Lowest return."""
     high: Float[Array, ""]
     """Highest return."""
+    recent: Float[Array, " E"]
+    """Σ γ^{t−i} r_i up to the latest step of each environment, the mirror image of the return to go."""
     largest: Float[Array, ""]
-    """Largest |R_{0:t}| of all steps, for the time before an episode has finished."""
+    """Largest |recent| so far."""
     first_observation: Shaped[Array, "K *obs"]
     """A ring of first observations."""
     first_action_mask: Bool[Array, "K A"]
@@ -40,55 +45,72 @@ class Episodes(eqx.Module):
 
     @property
     def spread(self) -> Float[Array, ""]:
-        """Return the standard deviation of returns; where all are equal, their size; where all are 0, 1."""
-        deviation = jnp.sqrt(self.squares / jnp.maximum(self.count, 1.0))
-        size = jnp.where(self.largest > 0, self.largest, 1.0)
-        return jnp.where(deviation > NEGLIGIBLE * self.largest, deviation, size)
+        """Return the standard deviation of returns, or what keeps returns to go within `REACH`; 1 if all are 0.
+
+        The second is larger before two episodes have finished, where returns hardly differ, and where discounting
+        leaves little of late rewards at the start of an episode.
+        """
+        spread = jnp.maximum(self.deviation, self.largest / REACH)
+        return jnp.where(spread > 0, spread, 1.0)
 
     def add(
         self,
+        reward: Float[Array, " E"],
         return_so_far: Float[Array, " E"],
         done: Bool[Array, " E"],
         observation: Shaped[Array, "E *obs"],
         action_mask: Bool[Array, "E A"],
+        discount: float | Array,
     ) -> "Episodes":
         """Return the statistics after one step of all environments; `observation` starts the next episode if `done`."""
         new = jnp.sum(done.astype(jnp.float32))
-        total = self.count + new
+        total = jnp.maximum(self.count + new, 1.0)
         mean = jnp.sum(jnp.where(done, return_so_far, 0.0)) / jnp.maximum(new, 1.0)
-        within = jnp.sum(jnp.where(done, (return_so_far - mean) ** 2, 0.0))
         apart = jnp.where(new > 0, mean - self.mean, 0.0)
+        between = jnp.stack([self.deviation * jnp.sqrt(self.count), apart * jnp.sqrt(self.count * new / total)])
+        within = jnp.where(done, return_so_far - mean, 0.0)
+        deviation = _norm(jnp.concatenate([between, within])) / jnp.sqrt(total)
+        recent = discount * self.recent + reward
         slots = self.first_observation.shape[0]
         rank = jnp.cumsum(done.astype(jnp.int32)) - 1
         slot = jnp.where(done & (rank < slots), (self.num_starts + rank) % slots, slots)  # beyond the ring: dropped
         return Episodes(
-            jnp.minimum(total, MEMORY),
-            self.mean + apart * (new / jnp.maximum(total, 1.0)),
-            (self.squares + within + apart**2 * (self.count * new / jnp.maximum(total, 1.0)))
-            * jnp.minimum(1.0, MEMORY / jnp.maximum(total, 1.0)),
+            jnp.minimum(self.count + new, MAX_COUNT),
+            self.mean + apart * (new / total),
+            jnp.where(new > 0, deviation, self.deviation),
             jnp.minimum(self.low, jnp.min(jnp.where(done, return_so_far, jnp.inf))),
             jnp.maximum(self.high, jnp.max(jnp.where(done, return_so_far, -jnp.inf))),
-            jnp.maximum(self.largest, jnp.max(jnp.abs(return_so_far))),
+            jnp.where(done, 0.0, recent),
+            jnp.maximum(self.largest, jnp.max(jnp.abs(recent))),
             self.first_observation.at[slot].set(observation, mode="drop"),
             self.first_action_mask.at[slot].set(action_mask, mode="drop"),
-            self.num_starts + new.astype(jnp.int32),
+            self.num_starts + jnp.sum(done.astype(jnp.int32)),
         )
 
 
-def no_episodes(observation: Shaped[Array, "*obs"], action_mask: Bool[Array, " A"]) -> Episodes:
-    """Return the statistics before training, from the first observation."""
-    zero, many = jnp.zeros(()), (NUM_STARTS,)
+def no_episodes(observation: Shaped[Array, "E *obs"], action_mask: Bool[Array, "E A"]) -> Episodes:
+    """Return the statistics before training, from the first observations of all environments."""
+    zero, envs = jnp.zeros(()), observation.shape[0]
+    ring = jnp.arange(NUM_STARTS) % envs
     return Episodes(
-        zero,
-        zero,
-        zero,
-        jnp.asarray(jnp.inf),
-        jnp.asarray(-jnp.inf),
-        zero,
-        jnp.broadcast_to(observation, many + observation.shape),
-        jnp.broadcast_to(action_mask, many + action_mask.shape),
-        jnp.zeros((), jnp.int32),
+        count=zero,
+        mean=zero,
+        deviation=zero,
+        low=jnp.asarray(jnp.inf, jnp.float32),
+        high=jnp.asarray(-jnp.inf, jnp.float32),
+        recent=jnp.zeros((envs,)),
+        largest=zero,
+        first_observation=observation[ring],
+        first_action_mask=action_mask[ring],
+        num_starts=jnp.zeros((), jnp.int32),
     )
+
+
+def _norm(x: Float[Array, " D"]) -> Float[Array, ""]:
+    """Return the Euclidean norm; squares of very large or small numbers would not be finite, or 0."""
+    largest = jnp.max(jnp.abs(x))
+    unit = jnp.where(largest > 0, largest, 1.0)
+    return unit * jnp.sqrt(jnp.sum((x / unit) ** 2))
 
 
 class Units(eqx.Module):

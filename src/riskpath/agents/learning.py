@@ -15,7 +15,9 @@ from riskpath.nn.observation_encoder import update_statistics
 from riskpath.types import Key, Window
 
 KAPPA = 0.01
-"""Default threshold of the quantile Huber loss, as a share of the spread of returns."""
+"""Default threshold of the quantile Huber loss, as a share of the standard deviation of returns."""
+SMALLEST_KAPPA = 1e-4
+"""It is at least this in the critics' units, because errors are divided by it."""
 _ADAM = optax.scale_by_adam(eps=1e-6)
 
 
@@ -62,11 +64,13 @@ def observe_batch(state: AgentState, batch: Any) -> AgentState:
 def scales(training: BaseTraining, state: AgentState) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return the factor on rewards inside the critics, and kappa in the critics' units.
 
-    Unless they are given, the factor is 1 / the spread of returns, and kappa is 1% of that spread.
+    Unless they are given, the factor is 1 / `Episodes.spread`, and kappa is 1% of the standard deviation of returns.
     """
-    spread = jnp.ones(()) if state.episodes is None else state.episodes.spread
+    one, episodes = jnp.ones(()), state.episodes
+    spread, deviation = (one, one) if episodes is None else (episodes.spread, episodes.deviation)
+    kappa = jnp.maximum(KAPPA * deviation, SMALLEST_KAPPA * spread) if training.kappa is None else training.kappa
     scale = 1.0 / spread if training.reward_scale is None else jnp.asarray(training.reward_scale)
-    return scale, jnp.asarray(KAPPA if training.kappa is None else training.kappa * scale)
+    return scale, jnp.asarray(kappa * scale)
 
 
 def update_target(agent: Agent, state: AgentState) -> AgentState:

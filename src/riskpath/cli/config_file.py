@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import equinox as eqx
 
@@ -79,13 +79,14 @@ def _updated(module: Any, fields: dict[str, Any], where: str) -> Any:
     """Return a module with some of its fields replaced by values of a configuration."""
     _require_known(fields, [field.name for field in dataclasses.fields(module)], where)
     values = {field.name: getattr(module, field.name) for field in dataclasses.fields(module)}
+    floats = {field.name for field in dataclasses.fields(module) if float in (field.type, *get_args(field.type))}
     for name, value in fields.items():
         old = values[name]
         if isinstance(old, eqx.Module) and isinstance(value, dict):
             value = _updated(old, value, where)
         elif isinstance(value, list):
             value = tuple(value)
-        elif isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
+        elif name in floats and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         values[name] = value
     return type(module)(**values)

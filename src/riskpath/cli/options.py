@@ -78,14 +78,15 @@ def _risk_measure(
 def _float_hyperparameter(
     info: tyro.constructors.PrimitiveTypeInfo,
 ) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
-    """Read a float hyperparameter, which is an array only inside of a compiled program, from a number."""
-    if info.type != float | Array:
+    """Read a float hyperparameter, which is an array only inside of a compiled program, from a number (or "None")."""
+    optional = info.type == float | Array | None
+    if info.type != float | Array and not optional:
         return None
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
-        metavar="FLOAT",
-        instance_from_str=lambda words: float(words[0]),
-        is_instance=lambda value: isinstance(value, int | float),
+        metavar="{None}|FLOAT" if optional else "FLOAT",
+        instance_from_str=lambda words: None if optional and words[0] == "None" else float(words[0]),
+        is_instance=lambda value: isinstance(value, int | float) or (optional and value is None),
         str_from_instance=lambda value: [str(value)],
     )
 

@@ -118,7 +118,8 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: Outcome) -> Lan
         stored, following, memory, after = jax.vmap(single)(time_step, choice, outcome, so_far)
         done = outcome.terminated | outcome.truncated
         assert state.episodes is not None
-        episodes = state.episodes.add(stored.return_so_far, done, outcome.observation, outcome.action_mask)
+        shown = (outcome.observation, outcome.action_mask)
+        episodes = state.episodes.add(outcome.reward, stored.return_so_far, done, *shown, agent.discount)
         return eqx.tree_at(lambda s: s.episodes, state, episodes), stored, following, memory, after
 
     arguments = (lanes.agent_state, lanes.time_step, choice, outcome, lanes.return_so_far)

@@ -38,7 +38,7 @@ def start(
     keys = jax.vmap(lambda key: jax.random.split(key, num_envs))(env_keys)
     first = tuple(_by_lane(x, lanes.count) for x in vector.reset(keys.reshape(-1)))
     lanes = eqx.tree_at(lambda s: (s.time_step.observation, s.time_step.action_mask), lanes, first)
-    state = eqx.filter_vmap(with_first)(lanes.agent_state, *(x[:, 0] for x in first))
+    state = eqx.filter_vmap(with_first)(lanes.agent_state, *first)
     return eqx.tree_at(lambda s: s.agent_state, lanes, state)
 
 
@@ -48,8 +48,12 @@ def restart(lanes: Lanes, vector: VectorEnvironment, spec: EnvSpec) -> Lanes:
     observation, mask = (_by_lane(x, lanes.count) for x in vector.reset(keys.reshape(-1)))
     vector.steps = int(lanes.steps)
     time_step = jax.vmap(jax.vmap(spec.first_time_step))(observation, mask)
-    memory = repeat_memory(lanes.agent_state.initial_memory, lanes.num_envs)
-    return replace(lanes, time_step=time_step, memory=memory, return_so_far=jnp.zeros_like(lanes.return_so_far))
+    memory, nothing = (
+        repeat_memory(lanes.agent_state.initial_memory, lanes.num_envs),
+        jnp.zeros_like(lanes.return_so_far),
+    )
+    state = eqx.tree_at(lambda s: s.episodes.recent, lanes.agent_state, nothing)
+    return replace(lanes, agent_state=state, time_step=time_step, memory=memory, return_so_far=nothing)
 
 
 def _by_lane(x: Any, count: int) -> Array:

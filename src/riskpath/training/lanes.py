@@ -112,14 +112,13 @@ def _begin_lanes(agent: Agent, env: Environment, keys: Keys, spec: EnvSpec, num_
         init_key, env_key, key = jax.random.split(key, 3)
         state = agent.init(spec, key=init_key)
         begun = jax.vmap(lambda key: begin(env, state, spec, key))(jax.random.split(env_key, num_envs))
-        first = jax.tree.map(lambda x: x[0], begun[1])
-        return with_first(state, first.observation, first.action_mask), begun, key
+        return with_first(state, begun[1].observation, begun[1].action_mask), begun, key
 
     return eqx.filter_vmap(one)(agent, env, keys)
 
 
 def with_first(state: AgentState, observation: Array, action_mask: Array) -> AgentState:
-    """Return a fresh state with empty statistics of episodes, from a first observation."""
+    """Return a fresh state with empty statistics of episodes, from the first observations of a lane."""
     episodes = no_episodes(observation, action_mask)
     return eqx.tree_at(lambda s: s.episodes, state, episodes, is_leaf=lambda x: x is None)
 

@@ -141,7 +141,7 @@ def _require_valid(run: Run, lanes: Lanes, metrics: dict[str, Any]) -> None:
         if not valid:
             raise TrainingStopped(f"{what} {wrong} {between}", run)
     if not np.isfinite(metrics.get("loss", 0.0)).all():
-        cure = "try a smaller learning_rate, or rewards scaled down"
+        cure = "try a smaller learning_rate"
         raise TrainingStopped(f"the loss was not a finite number {between}: {cure}", run)
 
 

@@ -1,0 +1,130 @@
+"""No units to tell: rewards in another unit, or with a constant per episode, give the same policies."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import riskpath as rp
+from riskpath.agents.episodes import no_episodes
+from riskpath.agents.learning import new_state, scales
+from riskpath.envs.environment import Environment
+from riskpath.training.lanes import with_first
+from riskpath.types import EnvSpec
+
+SIZES: dict[str, Any] = {"online_taus": 4, "target_taus": 4, "act_taus": 4, "buffer_size": 400, "learning_starts": 40}
+NETWORK = rp.Network(hidden=(8,), history_size=4, window=2)
+TRAINING = rp.Training(**SIZES, learning_rate=1e-2, batch_size=4, target_update_interval=20, epsilon_steps=100.0)
+CONTINUOUS = rp.ActorCriticTraining(**SIZES, batch_size=4, train_freq=2)
+AGENTS = {
+    "IQN": rp.IQN(rp.CVaR(0.25), network=NETWORK, training=TRAINING),
+    "CVaRDRL": rp.CVaRDRL(rp.CVaR(0.25), network=NETWORK, training=TRAINING),
+    "TQL": rp.TQL(rp.CVaR(0.25), network=NETWORK, training=TRAINING),
+    "IQTD3": rp.IQTD3(rp.CVaR(0.25), network=NETWORK, training=CONTINUOUS),
+}
+
+
+class Push(Environment):
+    """Three pushes; strong ones pay more on average, but not always."""
+
+    unit: jax.Array = eqx.field(default=1.0, converter=jnp.asarray)
+
+    @property
+    def spec(self) -> EnvSpec:
+        return EnvSpec(num_actions=0, observation_shape=(1,), action_size=1, max_episode_steps=3)
+
+    def reset(self, key: Any) -> Any:
+        return jnp.zeros((1,)), jnp.zeros(())
+
+    def step(self, key: Any, state: Any, action: Any) -> Any:
+        state = state + 1
+        reward = self.unit * (0.3 + action[0] * jax.random.normal(key))
+        return state[None], state, reward, state >= 3, jnp.zeros((), bool)
+
+    def action_mask(self, state: Any) -> Any:
+        return jnp.ones((0,), bool)
+
+
+def years(unit: float = 1.0, bonus: float = 0.0) -> rp.FiniteMDP:
+    """Return two years, each with shares or bonds; `bonus` is paid once, at the end."""
+    shares, bonds = [(0.8, 40.0), (0.2, -10.0)], [(1.0, 5.0)]
+    return rp.FiniteMDP.from_outcomes(
+        {
+            (year, name): [(prob, unit * (gain + last * bonus), following) for prob, gain in asset]
+            for year, following, last in (("year 1", "year 2", 0.0), ("year 2", "end", 1.0))
+            for name, asset in (("shares", shares), ("bonds", bonds))
+        },
+        start="year 1",
+    )
+
+
+def stored_actions(run: rp.Run) -> np.ndarray:
+    """Return the actions in the replay buffer."""
+    parts = jax.tree.leaves(run.lanes.replay_buffer.example)
+    first = int(np.prod(parts[0].shape))  # the observation comes before
+    return np.asarray(run.lanes.replay_buffer.rows[..., first : first + 1])
+
+
+def predicted(run: rp.Run) -> np.ndarray:
+    """Return the predicted quantiles at the start of an episode."""
+    agent, state = run.agents[0], jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, run.lanes.agent_state)
+    first = run.spec.first_time_step(state.episodes.first_observation[0], state.episodes.first_action_mask[0])
+    return np.asarray(agent.quantiles(state, state.initial_memory, first, jnp.array([0.1, 0.5, 0.9])))
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_rewards_times_1024_give_the_same_decisions_bit_for_bit(name, unchecked):
+    environments = [Push(), Push(1024.0)] if name == "IQTD3" else [years(), years(1024.0)]
+    one, other = (rp.train(AGENTS[name], env, steps=200, num_envs=2) for env in environments)
+    assert len(np.unique(stored_actions(one)[20:])) > 1  # it does not do the same thing all the time
+    np.testing.assert_array_equal(stored_actions(one), stored_actions(other))
+    for a, b in zip(
+        *(jax.tree.leaves(eqx.filter(r.lanes.agent_state.params, eqx.is_array)) for r in (one, other)), strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+    assert np.any(predicted(one) != 0)
+    np.testing.assert_array_equal(1024 * predicted(one), predicted(other))
+    np.testing.assert_array_equal(1024 * one.estimates(), other.estimates())
+
+
+def test_rewards_in_any_unit_or_with_a_constant_per_episode_give_the_same_policies(unchecked):
+    """With rewards around 1 and kappa = 1, the former default, critics would learn expectiles, and choose shares."""
+    problems = [years(), years(1000.0), years(0.01), years(bonus=300.0), years(bonus=-300.0)]
+    training = rp.Training(
+        learning_starts=200, learning_rate=0.05, learning_rate_decay=0.01, decay_steps=2_000.0, epsilon_end=0.25,
+        batch_size=16, online_taus=16, target_taus=16, act_taus=16,
+    )  # fmt: skip
+    agents = [
+        rp.IQN(rp.CVaR(level), discount=1.0, network=rp.Network(head="table"), training=training)
+        for level in (0.25, 1.0)
+        for _ in problems
+    ]
+    run = rp.train(agents, 2 * problems, steps=2_000)
+    for setting in range(len(agents)):
+        policy = run.policy(setting=setting)
+        first, memory = policy("year 1")
+        chosen = (first, policy("year 2", memory, 0.0)[0])
+        assert chosen == (("bonds", "bonds") if setting < len(problems) else ("shares", "shares"))
+
+
+def test_given_values_take_precedence():
+    empty = with_first(new_state(()), jnp.zeros((1, 1)), jnp.ones((1, 1), bool))
+    shown = (jnp.zeros((1, 1)), jnp.ones((1, 1), bool))
+    episodes = no_episodes(*shown)
+    for gain in (100.0, 140.0):
+        episodes = episodes.add(jnp.array([gain]), jnp.array([gain]), jnp.array([True]), *shown, 1.0)
+    seen = eqx.tree_at(lambda s: s.episodes, empty, episodes)
+    cases = [  # state, kappa, reward_scale, and then the factor and kappa in the critics' units
+        (new_state(()), None, None, 1.0, 0.01),
+        (empty, None, None, 1.0, 1e-4),
+        (seen, None, None, 1 / 20, 0.01),
+        (seen, 1.0, None, 1 / 20, 1 / 20),
+        (seen, None, 0.5, 0.5, 0.1),
+        (seen, 1.0, 0.01, 0.01, 0.01),
+    ]
+    for state, kappa, reward_scale, *expected in cases:
+        found = scales(rp.Training(kappa=kappa, reward_scale=reward_scale), state)
+        assert [float(x) for x in found] == pytest.approx(expected)
