@@ -43,7 +43,7 @@ class Adaptive(AdaptiveAgent):
 
     network: Network = Network(hidden=(128, 128))
     """Sizes and kinds of the networks; with `window` the critic sees a history of observations and actions."""
-    training: Training = Training(batch_size=64, learning_rate_decay=0.02)
+    training: Training = Training(batch_size=64, learning_rate_decay=0.02)  # pyright: ignore[reportIncompatibleVariableOverride]
     """Training hyperparameters."""
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:

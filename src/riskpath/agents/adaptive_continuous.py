@@ -78,8 +78,8 @@ class AdaptiveContinuous(AdaptiveAgent):
         def contexts(sample: tuple[Transition | Window, Key]) -> tuple[Transition, Any, Any]:
             """Return the step, several contexts in which it may have been taken, and those after it."""
             step = sample[0].transition if isinstance(sample[0], Window) else sample[0]
-            plan = state.params.plan
-            return step, *form.relabel(step, self.contexts, plan, units, self.discount, key=sample[1])
+            before, after = form.relabel(step, self.contexts, state.params.plan, units, self.discount, key=sample[1])
+            return step, before, after
 
         def critic_loss(critic: Twins, state: AgentState, sample: Any, key: Key) -> Float[Array, ""]:
             step, befores, afters = contexts(sample)
