@@ -76,9 +76,9 @@ class Adaptive(AdaptiveAgent):
             def one(context: Any, after: Any) -> Float[Array, ""]:
                 x, x_after = form.describe(context, units), form.describe(after, units)
                 values = self.expected_utility(state, after, state.params.critic(online, x_after))
-                future = target(delayed, x_after)[:, masked_argmax(values, step.next_action_mask)]
+                future = target.law(delayed, x_after, masked_argmax(values, step.next_action_mask))
                 aim = scale * step.reward + jnp.where(step.terminated, 0.0, self.discount * future)
-                law, aim = params.critic(now, x)[:, step.action], jax.lax.stop_gradient(aim)
+                law, aim = params.critic.law(now, x, step.action), jax.lax.stop_gradient(aim)
                 error = self.expected_utility(state, context, law) - self.expected_utility(state, context, aim)
                 return quantile_huber(law, levels, aim, kappa, probs) / t.online_taus + self.utility_weight * error**2
 

@@ -129,5 +129,7 @@ def slopes(risk: RiskMeasure, count: int) -> Float[Array, " K1"]:
 
 def piecewise(z: Float[Array, "*N"], knots: Float[Array, " K"], slope: Float[Array, " K1"]) -> Float[Array, "*N"]:
     """Return the function with these slopes between the knots (ascending) that is 0 at the first one."""
-    bends = jnp.maximum(z[..., None] - knots, 0.0) @ jnp.diff(slope)
-    return slope[0] * (z - knots[0]) + bends
+    total = slope[0] * (z - knots[0])
+    for knot, bend in zip(knots, jnp.diff(slope), strict=True):  # one loop over z is faster than an array of z × knots
+        total = total + bend * jnp.maximum(z - knot, 0.0)
+    return total

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from riskpath.nn.history_encoder import HistoryEncoder, encode_both
 from riskpath.nn.mlp import MLP
@@ -111,5 +111,16 @@ class LawCritic(eqx.Module):
         self.out = eqx.nn.Linear(network.hidden[-1], atoms * spec.num_actions, key=out_key)
 
     def __call__(self, features: Float[Array, " H"], context: Float[Array, " F"]) -> Float[Array, "N A"]:
-        """Return θ from the features of the observation and of the context."""
-        return self.out(self.mlp(jax.nn.relu(features + self.context(context)))).reshape(self.shape)
+        """Return θ of every action from the features of the observation and of the context."""
+        return self.out(self._hidden(features, context)).reshape(self.shape)
+
+    def law(
+        self, features: Float[Array, " H"], context: Float[Array, " F"], action: Int[Array, ""]
+    ) -> Float[Array, " N"]:
+        """Return θ of one action, without computing the others."""
+        weight, bias = self.out.weight.reshape(*self.shape, -1)[:, action], self.out.bias
+        assert bias is not None
+        return weight @ self._hidden(features, context) + bias.reshape(self.shape)[:, action]
+
+    def _hidden(self, features: Float[Array, " H"], context: Float[Array, " F"]) -> Float[Array, " H"]:
+        return self.mlp(jax.nn.relu(features + self.context(context)))
