@@ -32,7 +32,10 @@ def test_help_is_printed(cli, arguments):
         (["reproduce", "grid", "--only", "DQN"], "grid has no part 'DQN'; there are IQN; CVaR-DRL; "),
         (["reproduce", "three-state", "--only", "IQN"], "three-state has no part 'IQN'; there are none"),
         (["reproduce", "grid", "--seeds", "0"], "seeds must be at least 1, got 0"),
-        (["train", "--agent", "dqn"], "unknown agent 'dqn' (did you mean IQN?); there are Adaptive, CVaRDRL, IQN, IQTD3, TQL"),
+        (
+            ["train", "--agent", "dqn"],
+            "unknown agent 'dqn' (did you mean IQN?); there are Adaptive, CVaRDRL, IQN, IQTD3, TQL",
+        ),
         (["train", "--agent=dqn"], "unknown agent 'dqn'"),
         (["train", "--agent"], "--agent needs a value"),
         (["train", "--env", "Chess"], "unknown environment 'Chess'"),
