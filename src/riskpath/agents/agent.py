@@ -71,6 +71,8 @@ class Agent(Hyperparameters):
 
     actions: ClassVar[Literal["discrete", "continuous"]] = "discrete"
     """Which kind of actions the agent chooses."""
+    for_deterministic_transitions: ClassVar[bool] = False
+    """Whether the agent maximises the risk of the whole return only if transitions are not random."""
 
     def __check_init__(self):
         require_positive(discount=self.discount)

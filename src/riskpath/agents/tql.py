@@ -14,7 +14,7 @@ Three forms of the critics, chosen by `critic`; in all of them a′ = argmax_a �
   and β is taken of all pairwise sums.
 """
 
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import equinox as eqx
 import jax
@@ -48,6 +48,8 @@ class TQL(HistoryAgent):
     """Form of the critics: the paper's, or one of the two that avoid its bias."""
     convolved_taus: int = eqx.field(static=True, default=16)
     """"convolved": number of quantiles of past and future that are added up, in all pairs."""
+
+    for_deterministic_transitions: ClassVar = True
 
     def __check_init__(self):
         if self.critic not in get_args(Form):

@@ -83,6 +83,7 @@ class TQLContinuous(HistoryAgent):
     """Whether the networks see t; a window alone determines neither t nor R_{0:t}."""
 
     actions: ClassVar = "continuous"
+    for_deterministic_transitions: ClassVar = True
 
     def __check_init__(self):
         if self.critic not in get_args(Form):

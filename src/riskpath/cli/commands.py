@@ -12,6 +12,7 @@ from riskpath.cli.config_file import agents as registered_agents
 from riskpath.cli.config_file import assignments
 from riskpath.cli.environments import ENVIRONMENTS, is_gymnasium
 from riskpath.cli.run_commands import evaluate, resume, train
+from riskpath.cli.run_folder import SavedRun
 from riskpath.cli.tables import solution_table, solve_all, table_of
 from riskpath.envs import make
 from riskpath.errors import RiskpathError
@@ -56,7 +57,7 @@ def solve(
 
 
 def frontier(
-    problem: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PROBLEM")],
+    problem: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PROBLEM|FOLDER")],
     levels: tuple[float, ...] = LEVELS,
     discount: float = 1.0,
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE")] = (),
@@ -65,14 +66,20 @@ def frontier(
 ) -> None:
     """Compute the best policy of every CVaR level from one pass; print CVaR, mean and goal, and draw them.
 
+    With the folder of a run of Adaptive: mean and CVaR of its policies for every level, from its one training.
+
     Args:
-        problem: A problem with an exact solution, for example Inventory; `riskpath envs` lists all.
+        problem: A problem with an exact solution, for example Inventory (`riskpath envs` lists all), or the folder of
+            a run that `riskpath train --out` or `run.save` wrote.
         levels: CVaR levels in (0, 1]; level 1 is the mean.
         discount: The discount factor, in (0, 1].
         set: Fields of the problem to change, for example price=20.
         out: The file for the figure; by default frontier-PROBLEM.png.
         json: Print JSON for other programs instead of a table; draw only if --out is given.
     """
+    if problem not in ENVIRONMENTS and Path(problem).is_dir():
+        _learned_frontier(Path(problem), levels, out, json)
+        return
     target = _exact_problem(problem, set, discount)
     with counting(f"solving {target.name}") as progress:
         found = exact_frontier(target, levels, progress=progress)
@@ -86,6 +93,25 @@ def frontier(
         from riskpath.plot import save  # matplotlib is slow to import
 
         written = save(found.plot(label=target.name).figure, out or Path(f"frontier-{problem}.png"))
+        if not json:
+            print(f"the figure is in {written}")
+
+
+def _learned_frontier(folder: Path, levels: tuple[float, ...], out: Path | None, json: bool) -> None:
+    """Print and draw the frontier of a saved run."""
+    run = SavedRun(folder).load()
+    with working("rolling out the policies of all levels"):
+        found = run.frontier(levels)
+    rows = found.rows()
+    if json:
+        print(json_module.dumps({"run": str(folder), "steps": run.steps, "rows": rows}, indent=2), flush=True)
+    else:
+        title = f"{folder} after {run.steps:,} steps: medians of {run.seeds} seeds, one training for all levels"
+        Console().print(table_of(title, [{key: f"{value:.6g}" for key, value in row.items()} for row in rows]))
+    if out is not None or not json:
+        from riskpath.plot import save  # matplotlib is slow to import
+
+        written = save(found.plot().figure, out or Path(f"frontier-{folder.resolve().name}.png"))
         if not json:
             print(f"the figure is in {written}")
 

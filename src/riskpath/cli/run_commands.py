@@ -81,7 +81,8 @@ def evaluate(
     Args:
         run: A folder that `riskpath train --out` or `run.save` wrote.
         episodes: Number of episodes for each seed.
-        risk: The risk measure to evaluate; by default the one that the run was trained for.
+        risk: The risk measure to evaluate; by default the one that the run was trained for. If the run serves this
+            measure as well (Adaptive: every level of CVaR), the policy for it is rolled out.
         env: The environment, or another one of the same sizes; MODULE:NAME imports a module that registers it.
         set: Fields of that environment to change.
         seed: Seed of the randomness of the episodes.
@@ -93,6 +94,8 @@ def evaluate(
     environment = _environment(saved, env, set)
     found = saved.load() if environment is None else saved.load_with(environment)
     with working("rolling out episodes"):
+        if measure is not None and found.agents[0].can_serve(measure):
+            found = found.serve(measure)
         sample = found.evaluate(episodes, seed=seed, env=environment)
     rows = [row for setting in range(len(found.agents)) for row in _figures(sample, setting, measure)]
     if json:

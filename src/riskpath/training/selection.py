@@ -59,7 +59,7 @@ def serve(run: Any, risks: Sequence[RiskMeasure]) -> tuple[list[Agent], Lanes]:
         if not trained.can_serve(risk):
             raise RiskpathError(
                 f"this run was trained for {trained.risk} and cannot serve {risk}: "
-                "train rp.Adaptive for any CVaR to choose its level afterwards, or train for this measure"
+                "rp.Adaptive trained for a CVaR serves all its levels; run.evaluate().risk(…) measures this policy"
             )
     agents = [eqx.tree_at(lambda a: a.risk, trained, risk, is_leaf=_is_risk) for risk in risks]
     lanes = run.lanes

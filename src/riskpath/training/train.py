@@ -13,6 +13,7 @@ from riskpath.errors import RiskpathError, in_one_line
 from riskpath.training import fused_loop, host_loop, inputs
 from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.lanes import CHECKS, Lanes, start
+from riskpath.training.notices import notice_random_transitions
 from riskpath.training.progress import TrainingBar
 from riskpath.training.run import Plan, Run, TrainingStopped
 from riskpath.training.selection import select_members
@@ -167,9 +168,12 @@ def _begin(agent: Any, env: Any, seeds: int, num_envs: int, seed: int, workers: 
     environments, sources = inputs.as_environments(env, len(agents))
     inputs.require_fit(agents[0], environments[0].spec, num_envs)
     if not sources:
-        return Run(agents, environments, seeds, start(agents, environments, seeds, num_envs, seed))
+        lanes = start(agents, environments, seeds, num_envs, seed)
+        notice_random_transitions(agents[0], environments[0], lanes, on_host=False)
+        return Run(agents, environments, seeds, lanes)
     vector = inputs.gymnasium_module().GymnasiumVector(sources, seeds * num_envs, workers)
     lanes = host_loop.start(agents, environments[0], vector, seeds, num_envs, seed)
+    notice_random_transitions(agents[0], environments[0], lanes, on_host=True)
     return Run(agents, environments, seeds, lanes, sources=sources, vector=vector)
 
 
