@@ -53,7 +53,7 @@ class Goals(eqx.Module):
 class Goal(eqx.Module):
     """The context of a step."""
 
-    goal: Float[Array, ""]
+    goal: Float[Array, "*G"]
     """c_t."""
 
 

@@ -12,6 +12,8 @@ from riskpath.risk.measures import RiskMeasure
 
 SHARES = np.linspace(0.0, 1.0, 21)[1:-1]
 """Shares of another member that are tried."""
+CLEARLY = 0.003
+"""A mixture must gain this share of the spread of returns."""
 ROUNDS = 5
 """How often weight is moved at most."""
 
@@ -47,5 +49,5 @@ def best_mixture(risk: RiskMeasure, returns: Float[np.ndarray, "M N"]) -> Float[
         if max(values) <= best:
             break
         best, weights = max(values), tried[int(np.argmax(values))]
-    better = mixture_value(risk, checking, weights) > mixture_value(risk, checking, single)
-    return weights if better else single
+    gain = mixture_value(risk, checking, weights) - mixture_value(risk, checking, single)
+    return weights if gain > CLEARLY * float(np.std(checking)) else single

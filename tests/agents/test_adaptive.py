@@ -1,0 +1,197 @@
+"""Adaptive agents: contexts and utilities, losses against transcriptions, and what they learn."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import riskpath as rp
+from riskpath.agents.adaptive_base import both_features
+from riskpath.agents.agent import act_greedily
+from riskpath.agents.episodes import Units
+from riskpath.agents.goal_form import TIE, Goal, GoalForm, Goals
+from riskpath.agents.utility_form import ATOMS, MEMBERS, Laws, Standing, UtilityForm, piecewise, slopes
+from riskpath.nn.law_critic import cell_quantiles, cells
+from tests.agents.test_losses import SPEC, loss_of, window
+
+NETWORK = rp.Network(hidden=(8, 8))
+SCALE, KAPPA = 0.3, 0.7 * 0.3
+FEW: dict[str, Any] = {"online_taus": 6, "act_taus": 7, "kappa": 0.7, "reward_scale": SCALE}
+TRAINING = rp.Training(batch_size=1, learning_rate=0.0, learning_rate_decay=0.0, **FEW)
+UNITS = Units(jnp.float32(1 / SCALE), jnp.float32(0.0), jnp.float32(-1 / SCALE), jnp.float32(1 / SCALE))
+LEVELS, PROBS = (np.asarray(x) for x in cells(6))
+MEASURES = ["mean", "cvar:0.2", "0.4*mean+0.6*cvar:0.3", "wang:-0.75", "wang:0.75", "pow:-2.0", "cpw:0.71"]
+
+
+def test_cells_are_a_partition_that_is_finer_at_both_ends():
+    levels, probs = (np.asarray(x) for x in cells(32))
+    assert probs.sum() == pytest.approx(1.0, abs=1e-6)
+    np.testing.assert_allclose(levels, np.cumsum(probs) - probs / 2, atol=1e-6)
+    np.testing.assert_allclose(probs, probs[::-1], atol=1e-6)
+    assert probs[0] < 0.1 * probs[16]
+    assert (np.diff(probs[:16]) > 0).all()
+
+
+def test_quantiles_of_cells_are_those_of_the_law():
+    atoms = jnp.asarray(np.random.default_rng(0).permutation(6).astype(np.float32))
+    taus = np.array([0.01, 0.1, 0.3, 0.5, 0.77, 0.999], np.float32)
+    law = rp.Law(np.asarray(atoms, float), PROBS.astype(float))
+    found = np.asarray(cell_quantiles(atoms[:, None], jnp.asarray(taus)))[:, 0]
+    np.testing.assert_allclose(found, [law.quantile(float(tau)) for tau in taus])
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.8])
+def test_the_goal_recursion_holds_for_every_return(discount):
+    # min(r + γZ − c, 0) = γ min(Z − c′, 0) with c′ = (c − r)/γ: what is best after a step is what was best before it.
+    form = GoalForm(rp.CVaR(0.2))
+    z, c, r = jnp.linspace(-3.0, 4.0, 29), Goal(jnp.float32(1.3)), 2.5
+    before = form.utility(c, SCALE * (r + discount * z), form.plan(), UNITS)
+    after = form.utility(form.advance(c, jnp.float32(r), discount), SCALE * z, form.plan(), UNITS)
+    np.testing.assert_allclose(before - TIE * SCALE * r, discount * after, atol=1e-5)
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.8])
+@pytest.mark.parametrize("risk", ["wang:-0.75", "cpw:0.71"])
+def test_the_utility_is_of_the_whole_return_at_every_step(risk, discount):
+    form = UtilityForm(rp.parse_risk(risk))
+    plan = Laws(jnp.sort(jax.random.normal(jax.random.key(0), (MEMBERS, ATOMS)), axis=1), jnp.ones(5) / 5, jnp.ones(()))
+    z, now, r = jnp.linspace(-3.0, 4.0, 29), Standing(jnp.int32(2), jnp.float32(1.0), jnp.float32(discount**2)), 0.7
+    before = form.utility(now, SCALE * (r + discount * z), plan, UNITS)
+    after = form.utility(form.advance(now, jnp.float32(r), discount), SCALE * z, plan, UNITS)
+    np.testing.assert_allclose(before, discount * after, atol=1e-5)
+
+
+@pytest.mark.parametrize("text", MEASURES)
+def test_the_utility_of_a_law_is_the_slope_of_the_measure(text):
+    # E_F[u] − E_G[u] is the first-order change of β from F to G: compare with a small step towards G.
+    risk, rng = rp.parse_risk(text), np.random.default_rng(3)
+    first = np.sort(rng.normal(size=ATOMS))
+    second = np.sort(rng.uniform(first[0], first[-1], size=ATOMS))
+    step, laws = 1e-4, [rp.Law(atoms, np.full(ATOMS, 1 / ATOMS)) for atoms in (first, second)]
+    change = (float(risk.value(rp.Law.mix(laws, [1 - step, step]))) - float(risk.value(laws[0]))) / step
+    u = np.asarray(
+        piecewise(jnp.asarray([first, second], jnp.float32), jnp.asarray(first, jnp.float32), slopes(risk, ATOMS))
+    )
+    assert u[1].mean() - u[0].mean() == pytest.approx(change, rel=0.15, abs=0.05)
+
+
+def by_hand(predicted, target, utility) -> float:
+    """Return the quantile Huber loss with weighted atoms, and the squared error of the expected utility."""
+    total = 0.0
+    for theta, tau in zip(predicted, LEVELS, strict=True):
+        for y, prob in zip(target, PROBS, strict=True):
+            u = y - theta
+            huber = 0.5 * u * u if abs(u) <= KAPPA else KAPPA * (abs(u) - 0.5 * KAPPA)
+            total += prob * abs(tau - (u < 0)) * huber / KAPPA
+    error = sum(p * (utility(a) - utility(b)) for p, a, b in zip(PROBS, predicted, target, strict=True))
+    return total / 6 + 0.5 * error**2
+
+
+def member_utility(risk: rp.RiskMeasure, member: int, so_far: float, weight: float, z: float) -> float:
+    """Return u(so_far + weight z)/weight of a member that still has its first law, with returns from −1 to 1."""
+    low, width = (-1.0, 2.0) if member == 4 else (-1.0 + 0.5 * member, 0.5)
+    knots = low + width * (np.arange(ATOMS) + 0.5) / ATOMS
+    levels = np.concatenate([[0.0], (np.arange(ATOMS) + 0.5) / ATOMS, [1.0]])
+    slope = np.diff(np.asarray(risk.weight(levels))) / np.diff(levels)
+    edges = np.concatenate([[-1e3], knots, [1e3]])
+    at = lambda x: sum(s * (np.clip(x, a, b) - a) for s, a, b in zip(slope, edges[:-1], edges[1:], strict=True))  # noqa: E731
+    return float(at(so_far + weight * z) - at(knots[0])) / weight
+
+
+@pytest.mark.parametrize("terminated", [False, True])
+@pytest.mark.parametrize("length", [None, 3])
+@pytest.mark.parametrize("risk", ["cvar:0.2", "0.4*mean+0.6*cvar:0.3", "wang:-0.75"])
+def test_the_loss_is_its_equation(risk, length, terminated):
+    network = rp.Network(hidden=(8, 8), history_size=4, window=length)
+    agent = rp.Adaptive(risk, 0.9, network, TRAINING, contexts=1, utility_weight=0.5)
+    state, other = (agent.init(SPEC, key=jax.random.key(i)) for i in (0, 1))
+    state = eqx.tree_at(lambda s: s.target_params, state, other.params)
+    sample = window(np.random.default_rng(0), terminated)
+    if length:
+        sample = eqx.tree_at(
+            lambda w: (w.observation, w.prev_action, w.valid),
+            sample,
+            (sample.observation[1:], sample.prev_action[1:], sample.valid[1:]),
+        )
+    step, key = sample.transition, jax.random.key(7)
+    form, plan = agent.form, state.params.plan
+    (context, after) = form.relabel(step, 1, plan, UNITS, 0.9, key=jax.random.split(key, 1)[0])
+    context, after = (jax.tree.map(lambda x: x[0], one) for one in (context, after))
+    part = sample if length else step
+
+    def laws(critic, following: bool) -> np.ndarray:
+        features = both_features(critic.inputs, part)[int(following)]
+        return np.asarray(critic(features, form.describe(after if following else context, UNITS)))
+
+    def utility(context, z: float) -> float:
+        if isinstance(context, Goal):
+            mean = {"cvar:0.2": 0.0}.get(risk, 0.4 * 0.3 / 0.6) + TIE
+            return mean * z - max(SCALE * float(context.goal) - z, 0.0)
+        return member_utility(
+            rp.parse_risk(risk), int(context.member), SCALE * float(context.so_far), float(context.weight), z
+        )
+
+    online = laws(state.params.critic, True)
+    values = [sum(p * utility(after, z) for p, z in zip(PROBS, online[:, a], strict=True)) for a in range(3)]
+    best = max((0, 2), key=lambda a: values[a])  # action 1 is masked
+    future = 0.0 if terminated else 0.9 * laws(state.target_params.critic, True)[:, best]
+    target = SCALE * 1.5 + future * np.ones(6)
+    expected = by_hand(laws(state.params.critic, False)[:, 2], target, lambda z: utility(context, z))
+    assert loss_of(agent, state, part, key) == pytest.approx(expected, rel=1e-3)
+
+
+def test_relabelled_goals_are_those_that_the_rewards_so_far_leave():
+    form, plan = GoalForm(rp.CVaR(0.2)), Goals(jnp.zeros(5), jnp.eye(5)[0], jnp.float32(1.0), jnp.float32(3.0))
+    step = window(np.random.default_rng(0), False).transition  # R_{0:2} = 4, r_2 = 1.5
+    now, after = form.relabel(step, 400, plan, UNITS, 0.9, key=jax.random.key(0))
+    first = np.asarray(after.goal) * 0.9**3 + 4.0
+    np.testing.assert_allclose(now.goal, 1.5 + 0.9 * np.asarray(after.goal), rtol=1e-5)
+    useful = (first > 0.8 - 1e-3) & (first < 3.2 + 1e-3)
+    assert 0.65 < useful.mean() < 1.0
+    assert first.min() > -1 / SCALE - 1e-3
+    assert first.max() < 1 / SCALE + 1e-3
+
+
+@pytest.mark.parametrize("risk", ["cvar:0.1", "wang:0.75"])
+def test_an_episode_is_played_by_the_members_with_their_weights(risk):
+    agent = rp.Adaptive(risk, network=NETWORK, training=TRAINING)
+    state = agent.init(SPEC, key=jax.random.key(0))
+    if agent.form.members == len(state.params.plan.weights) and hasattr(state.params.plan, "first"):
+        state = eqx.tree_at(lambda s: s.params.plan.first, state, jnp.arange(5.0))
+    state = agent.with_members(state, jnp.array([0.0, 0.25, 0.0, 0.75, 0.0]))
+    first = SPEC.first_time_step(jnp.int32(0), jnp.ones(3, bool))
+    play = jax.jit(
+        jax.vmap(lambda key: act_greedily(agent, state, state.initial_memory, first, key=key).memory.context)
+    )
+    context = play(jax.random.split(jax.random.key(1), 400))
+    member = np.asarray(context.goal if isinstance(context, Goal) else context.member)
+    assert set(member.tolist()) == {1, 3}
+    assert (member == 3).mean() == pytest.approx(0.75, abs=0.08)
+
+
+LEARN: dict[str, Any] = {
+    "network": rp.Network(hidden=(32,)),
+    "training": rp.Training(
+        learning_rate=3e-3, learning_rate_decay=0.02, decay_steps=2_200.0, batch_size=32, online_taus=12,
+        learning_starts=300, epsilon_steps=1_500.0, epsilon_end=0.1, target_update_interval=50, buffer_size=3_000,
+    ),
+    "selection_episodes": 300,
+}  # fmt: skip
+# Shares (+40 or −10, with 0.8 and 0.2) or bonds (+5) for two years, and the state of the market is random.
+YEARS = {
+    (year, action): outcomes
+    for year in (0, 1)
+    for action, outcomes in (
+        ("shares", [(0.8, 40.0, year + 1), (0.2, -10.0, year + 1)]),
+        ("bonds", [(1.0, 5.0, year + 1)]),
+    )
+}
+
+
+@pytest.mark.usefixtures("optimised", "unchecked")
+def test_it_reaches_what_no_policy_without_rewards_reaches():
+    run = rp.train(rp.Adaptive("cvar:0.1", **LEARN), "RiskyGrid", steps=2_500, seeds=2)
+    np.testing.assert_allclose(run.values(), 79.875)  # TQL's best is 72.375
