@@ -1,7 +1,7 @@
 # `make demo` and `make test` work on a fresh machine with Python 3.11 or newer and make.
 #
 #   make install      create .venv with all extras and the development tools, at pinned versions
-#   make demo         solve two problems exactly, then train three agents on one of them
+#   make demo         solve a betting game exactly, then let three agents learn to play it
 #   make test         lint, check types and run the tests; this is what CI runs
 #   make lint         only lint and check types
 #   make format       fix what ruff can fix

@@ -128,7 +128,7 @@ def _exact_problem(name: str, fields: tuple[str, ...], discount: float) -> Any:
 
 
 def demo(seed: int = 0, out: Path = Path("riskpath-demo.png")) -> None:
-    """Solve the two problems of the paper exactly, then train three agents on one of them: about two minutes.
+    """Compute the exact frontier of a betting game, then let three agents learn to play it: three minutes.
 
     Args:
         seed: Seed of the randomness of training.
@@ -137,8 +137,7 @@ def demo(seed: int = 0, out: Path = Path("riskpath-demo.png")) -> None:
     from riskpath.cli import demo as tour  # matplotlib is slow to import
 
     console = Console()
-    tour.exact(console, working)
-    tour.learned(console, out, seed)
+    tour.learned(console, out, tour.exact(console, working), seed)
 
 
 def agents() -> None:

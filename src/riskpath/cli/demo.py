@@ -1,4 +1,4 @@
-"""The demo: exact optima of the paper's two problems, then three agents that learn one of them."""
+"""The demo: the exact frontier of a betting game, then three agents that learn to play it."""
 
 import time
 from collections.abc import Callable
@@ -9,117 +9,115 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from riskpath.agents.adaptive import Adaptive
 from riskpath.agents.agent import Agent
 from riskpath.agents.config import Training
-from riskpath.agents.cvar_drl import CVaRDRL
 from riskpath.agents.iqn import IQN
-from riskpath.agents.tql import TQL
-from riskpath.cli.tables import CLASSES, lane_records, overview_table, solve_all, table_of
-from riskpath.envs import make
-from riskpath.envs.risky_grid import RiskyGrid
-from riskpath.experiments.grid_figures import curves_panel, returns_panel
-from riskpath.experiments.reproduce_grid import counted
-from riskpath.mdp.solve import solve
+from riskpath.cli.tables import table_of
+from riskpath.envs.betting_game import BettingGame
+from riskpath.mdp.frontier import Frontier
+from riskpath.mdp.solution import Solution
+from riskpath.mdp.solve import frontier, solve
 from riskpath.nn.network import Network
-from riskpath.plot import panels, save
-from riskpath.risk.compose import parse_risk
-from riskpath.risk.measures import CVaR
+from riskpath.plot import panels, plot_law, save
+from riskpath.risk.law import Law
+from riskpath.risk.measures import CVaR, Mean
 from riskpath.training.run import Run
 from riskpath.training.train import train
 
-PROBLEMS = (
-    ("ThreeState", "Bet or not, twice (ThreeState): risk of the whole return", ["mean", "cvar:0.1", "cvar:0.25"]),
-    (
-        "RiskyGrid",
-        "Three forks, blue +20 or yellow +100 w.p. 0.75 (RiskyGrid): risk of the whole return, and the path",
-        ["mean", "cvar:0.05", "cvar:0.1", "cvar:0.25", "cvar:0.5", "wang:-0.75", "pow:-2", "pow:-5", "cpw:0.71"],
-    ),
-)
-GRID, RISK, SEEDS = RiskyGrid(), CVaR(0.1), 4
-# Few steps and small networks, so that the demo takes two minutes; `riskpath reproduce grid` is the full experiment.
-STEPS, EVERY = 6_500, 600
-NETWORK = Network(hidden=(64,), history_size=16)
+GAME, RISK = BettingGame(), CVaR(0.25)
+LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
+# Few steps and small networks, so that the demo takes less than three minutes on two cores.
+STEPS, SEEDS, EPISODES = 12_000, 2, 5_000
+NETWORK = Network(hidden=(64, 64))
 TRAINING = Training(
-    learning_rate=5e-3,
-    learning_rate_decay=0.06,
-    decay_steps=6_000.0,
-    act_taus=32,
-    buffer_size=20_000,
-    learning_starts=500,
-    target_update_interval=50,
-    epsilon_start=1.0,
-    epsilon_end=0.1,
-    epsilon_steps=3_000.0,
+    learning_rate_decay=0.02, decay_steps=10_000.0, epsilon_steps=3_000.0, epsilon_end=0.05, buffer_size=20_000
 )
-AGENTS: dict[str, Callable[..., Agent]] = {"IQN": IQN, "CVaR-DRL": CVaRDRL, "TQL": TQL}
-
-NOTES = (
-    "The best is the optimum over policies that see the history. IQN is greedy at each",
-    "step: BBB. TQL finds YYY. CVaR-DRL sees the return so far and can beat the best;",
-    "its result depends on the seed (try --seed 2).",
+AGENTS: dict[str, Callable[..., Agent]] = {
+    "mean-trained": lambda **options: IQN(Mean(), discount=1.0, **options),
+    "IQN": lambda **options: IQN(RISK, discount=1.0, **options),
+    "Adaptive": lambda **options: Adaptive(RISK, **options),
+}
+STORY = (
+    "The betting game: 16 coins, six rounds; each round bet any eighth of your coins and win with probability 0.88.",
+    f"{RISK} is the mean of the worst quarter of outcomes. Playing for the mean bets everything and risks ruin;",
+    "weighing the risk of what is to come, anew in each round, hardly bets at all; the best policy bets what it has won.",
 )
 
 
-def exact(console: Console, working: Callable[[str], AbstractContextManager[Any]]) -> None:
-    """Print the optima of every class of policies."""
-    for name, title, measures in PROBLEMS:
-        env, rows = make(name), []
-        for text in measures:
-            with working(f"{name}, {text}"):
-                rows.append((text, solve_all(env.mdp(), parse_risk(text))))
-        console.print(overview_table(title, rows, env))
-    for policies, meaning in CLASSES.items():
-        console.print(f"  {policies:9} {meaning}", highlight=False)
+def exact(console: Console, working: Callable[[str], AbstractContextManager[Any]]) -> dict[str, Any]:
+    """Print the best CVaR of every level beside two other policies; return the solutions."""
+    for line in STORY:
+        console.print(line, highlight=False)
+    mdp = GAME.mdp()
+    with working("solving the betting game"):
+        best = frontier(mdp, LEVELS)
+        mean = solve(mdp, Mean(), "adaptive")
+        rows = []
+        for level, value, average in zip(best.levels, best.values, best.means, strict=True):
+            step = solve(mdp, CVaR(float(level)), "markov")
+            row = {"level": f"{level:g}", "playing for the mean": f"{mean.law.risk(CVaR(float(level))):.2f}"}
+            rows.append(
+                row | {"per step": f"{step.value:.2f}", "best": f"{value:.2f}", "mean of the best": f"{average:.1f}"}
+            )
+        solutions = {"mean": mean, "per step": solve(mdp, RISK, "markov"), "best": solve(mdp, RISK, "adaptive")}
+    console.print(table_of("Exact: CVaR of the whole profit for every level, from one backward pass", rows))
+    return solutions | {"frontier": best}
 
 
-def learned(console: Console, out: Path, seed: int = 0) -> dict[str, list[dict[str, Any]]]:
-    """Train every agent, print and draw the results; return the records of all seeds by agent."""
-    console.print(f"\nNow {', '.join(AGENTS)} learn the grid for {RISK}: {STEPS:,} steps, {SEEDS} seeds each.")
-    records = {}
+def learned(console: Console, out: Path, solutions: dict[str, Any], seed: int = 0) -> dict[str, Run]:
+    """Train every agent, print and draw the results; return the runs."""
+    console.print(f"\nNow three agents learn it by playing: {STEPS:,} steps, {SEEDS} seeds each.", highlight=False)
+    runs, rows = {}, []
     for name, make_agent in AGENTS.items():
-        console.print(f"{name}: compiling and training …", highlight=False)
         began = time.monotonic()
-        agent = make_agent(RISK, network=NETWORK, training=TRAINING)
-        run = train(agent, GRID, steps=STEPS, seeds=SEEDS, seed=seed, evaluate_every=EVERY, progress=True)
-        records[name] = _records(run)
-        paths = counted([lane["does"] for lane in records[name]])
-        console.print(f"{name}: {paths} ({time.monotonic() - began:.0f} s)", highlight=False)
-    best = {policies: solve(GRID.mdp(), RISK, policies).value for policies in ("markov", "history", "adaptive")}
-    rows = [_row(*item, best["history"]) for item in records.items()]
-    console.print(table_of(f"What they learned: exact {RISK} of the whole return", rows))
-    for line in NOTES:
-        console.print(f"  {line}", highlight=False)
-    console.print(f"figure: {save(_draw(records, best), out)}", highlight=False)
-    return records
+        agent = make_agent(network=NETWORK, training=TRAINING)
+        runs[name] = train(agent, GAME, steps=STEPS, seeds=SEEDS, seed=seed, progress=True)
+        rows.append(_row(name, runs[name], solutions, time.monotonic() - began))
+        console.print(f"{name}: {rows[-1][str(RISK)]} after {rows[-1]['time']}", highlight=False)
+    console.print(table_of(f"What they learned: exact {RISK} of the whole profit, median of the seeds", rows))
+    console.print("Adaptive was trained once. Its policies for other levels, chosen afterwards:", highlight=False)
+    found = runs["Adaptive"].frontier(LEVELS, EPISODES)
+    columns = ("level", "cvar", "best cvar", "mean")
+    console.print(table_of("", [{key: f"{row[key]:.4g}" for key in columns} for row in found.rows()]))
+    console.print(f"figure: {save(_draw(runs, solutions, found), out)}", highlight=False)
+    return runs
 
 
-def _records(run: Run) -> list[dict[str, Any]]:
-    """Return the result, law and learning curve of every seed."""
-    lanes = lane_records(run, GRID)
-    for seed, lane in enumerate(lanes):
-        law = run.law(seed)
-        lane |= {"atoms": law.atoms.tolist(), "probs": law.probs.tolist()}
-        lane["curve"] = [[point["step"], point["values"][0][seed]] for point in run.curve]
-    return lanes
-
-
-def _row(name: str, lanes: list[dict[str, Any]], best: float) -> dict[str, str]:
-    value, estimate = (float(np.median([lane[key] for lane in lanes])) for key in ("value", "estimate"))
+def _row(name: str, run: Run, solutions: dict[str, Any], seconds: float) -> dict[str, str]:
+    """Return what an agent learned, by the exact laws of its policies."""
+    best, mean = solutions["best"].value, solutions["mean"].law.risk(RISK)
+    laws = [run.law(seed) for seed in range(SEEDS)]
+    value = float(np.median([law.risk(RISK) for law in laws]))
     return {
         "agent": name,
-        "path (seeds)": counted([lane["does"] for lane in lanes]),
-        "median": f"{value:.3f}",
-        "of the best": f"{value / best:.0%}",
-        "own estimate": f"{estimate:.1f}",
+        str(RISK): f"{value:.2f}",
+        "mean": f"{np.median([law.mean for law in laws]):.1f}",
+        "of the best policy's advantage": f"{(value - mean) / (best - mean):.0%}",
+        "time": f"{seconds:.0f} s",
     }
 
 
-def _draw(records: dict[str, list[dict[str, Any]]], best: dict[str, float]) -> Any:
-    """Draw learning curves beside the laws of the final policies' returns."""
-    figure, axes = panels(1, 2, width=4.6, height=3.4)
-    curves_panel(axes[0, 0], records, best)
-    returns_panel(axes[0, 1], records, str(RISK))
-    axes[0, 0].set_ylabel(f"exact {RISK} of the greedy policy", fontsize=8)
-    axes[0, 1].set_ylabel("probability (seeds pooled)", fontsize=8)
-    axes[0, 1].legend(fontsize=8, frameon=False, loc="center right")
+def _draw(runs: dict[str, Run], solutions: dict[str, Any], found: Any) -> Any:
+    """Draw the frontier, exact and learned, beside the laws of the policies' profits."""
+    figure, axes = panels(1, 2, width=5.0, height=3.6)
+    left, right = axes[0, 0], axes[0, 1]
+    best: Frontier = solutions["frontier"]
+    best.plot(left, label="best possible, at every level", color="0.6")
+    left.plot(
+        np.median(found.means, axis=1), np.median(found.values, axis=1), "o", color="C2", label="Adaptive, one training"
+    )
+    left.legend(fontsize=8, frameon=False)
+    laws: dict[str, Law] = {name: _pooled(run) for name, run in runs.items()}
+    optimum: Solution = solutions["best"]
+    for (name, law), colour in zip(laws.items(), ("C0", "C1", "C2"), strict=False):
+        plot_law(law, right, label=f"{name}: {law.risk(RISK):.1f}", color=colour)
+    plot_law(optimum.law, right, label=f"best possible: {optimum.value:.1f}", color="0.6", linestyle="--")
+    right.set_xlabel("profit after six rounds")
+    right.legend(fontsize=8, frameon=False, title=str(RISK), title_fontsize=8)
     return figure
+
+
+def _pooled(run: Run) -> Law:
+    """Return the law of the return with the seeds pooled."""
+    return Law.mix([run.law(seed) for seed in range(run.seeds)], [1 / run.seeds] * run.seeds)
