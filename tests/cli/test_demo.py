@@ -1,25 +1,28 @@
-"""The demo prints exact optima and the results of training, and draws a figure."""
+"""The demo prints the exact frontier and the results of training, and draws a figure."""
 
 import numpy as np
 
 import riskpath as rp
 from riskpath.cli import demo
-from tests.cli.conftest import NETWORK, TRAINING
+from tests.cli.conftest import TRAINING
+
+NETWORK = rp.Network(hidden=(4,))
 
 
 def test_demo_prints_the_known_optima_and_what_agents_learned(cli, monkeypatch, tmp_path, unchecked):
-    monkeypatch.setattr(demo, "AGENTS", {"IQN": rp.IQN})
-    monkeypatch.setattr(demo, "NETWORK", NETWORK)
-    monkeypatch.setattr(demo, "TRAINING", TRAINING)
-    monkeypatch.setattr(demo, "SEEDS", 2)
-    monkeypatch.setattr(demo, "STEPS", 80)
-    monkeypatch.setattr(demo, "EVERY", 40)
+    game = rp.BettingGame(rounds=2)
+    few = {"mean-trained": demo.AGENTS["mean-trained"], "Adaptive": demo.AGENTS["Adaptive"]}
+    changes = {"GAME": game, "AGENTS": few, "NETWORK": NETWORK, "TRAINING": TRAINING, "STEPS": 80, "EPISODES": 40}
+    for name, value in {**changes, "LEVELS": (0.25, 1.0)}.items():
+        monkeypatch.setattr(demo, name, value)
     status, out, _ = cli("demo", "--out", str(tmp_path / "demo.png"))
     assert status == 0
-    for figure in ("-10.000", "79.000", "48.000 BBB", "72.375 YYY", "79.875 YY(Y|B)", "211.423 YYY", "115.699"):
-        assert figure in out
-    twin = rp.train(rp.IQN(rp.CVaR(0.1), network=NETWORK, training=TRAINING), "RiskyGrid", steps=80, seeds=2)
-    median = np.median(twin.values()[0])
-    for figure in (f"{median:.3f}", f"{median / 72.375:.0%}", f"{np.median(twin.estimates()[0]):.1f}"):
-        assert figure in out[out.index("What they learned") :]
+    best = [rp.solve(game.mdp(), rp.CVaR(level), policies="adaptive").value for level in (0.25, 1.0)]
+    assert best[1] > best[0]
+    for value in best:
+        assert f"{value:.2f}" in out
+    agent = rp.IQN("mean", discount=1.0, network=NETWORK, training=TRAINING)
+    twin = rp.train(agent, game, steps=80, seeds=2)
+    median = np.median([twin.law(seed).risk(rp.CVaR(0.25)) for seed in range(2)])
+    assert f"{median:.2f}" in out[out.index("What they learned") :]
     assert (tmp_path / "demo.png").stat().st_size > 10_000
