@@ -110,7 +110,7 @@ def test_an_estimate_takes_the_quantiles_of_the_best_first_action(updates, due):
     agent = rp.QRSRM("cvar:0.25", pieces=4, utility_interval=3, network=NETWORK, training=training)
     state = agent.init(SPEC, key=jax.random.key(3))
     mask = jnp.array([True, False, True])
-    given: Any = (no_episodes(jnp.int32(2), mask), jnp.int32(10 * updates))
+    given: Any = (no_episodes(jnp.array([2], jnp.int32), mask[None]), jnp.int32(10 * updates))
     state = eqx.tree_at(lambda s: (s.episodes, s.gradient_steps), state, given, is_leaf=lambda x: x is None)
     knots = np.asarray(eqx.filter_jit(agent.refresh)(state).initial_memory.knots)
     if not due:

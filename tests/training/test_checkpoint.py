@@ -43,6 +43,10 @@ AGENTS = {
     "CVaRDRL": lambda risk: rp.CVaRDRL(risk, network=NETWORK, training=FAST),
     "QRSRM": lambda risk: rp.QRSRM(risk, network=NETWORK, training=FAST),
     "TQL": lambda risk: rp.TQL(risk, network=NETWORK, training=FAST),
+    "Adaptive": lambda risk: rp.Adaptive(risk, network=NETWORK, training=FAST, selection_episodes=10),
+    "AdaptiveContinuous": lambda risk: rp.AdaptiveContinuous(
+        risk, network=NETWORK, training=ACTOR, selection_episodes=10
+    ),
     "IQTD3": lambda risk: rp.IQTD3(risk, network=NETWORK, training=ACTOR),
     "TQLContinuous": lambda risk: rp.TQLContinuous(risk, network=NETWORK, training=ACTOR),
 }
@@ -94,8 +98,8 @@ def test_all_that_training_knows_comes_back(name, tmp_path, unchecked):
     assert eqx.tree_equal(back.agents, run.agents, typematch=True)
 
 
-# One agent without a history, one with, one with continuous actions.
-@pytest.mark.parametrize("name", ["IQN", "TQL", "TQLContinuous"])
+# One agent without a history, one with, one with continuous actions, one that chooses among its members at the end.
+@pytest.mark.parametrize("name", ["IQN", "TQL", "TQLContinuous", "Adaptive"])
 def test_a_resumed_run_is_the_uninterrupted_one(name, runs, unchecked):
     folder, whole = runs(name)
     run = load(folder)

@@ -122,8 +122,9 @@ def leaves(lanes: Lanes) -> list[np.ndarray]:
         (rp.TQL(rp.CVaR(0.5), critic="trajectory", **NUMBERED), "RiskyGrid", 1),
         (rp.IQTD3(rp.CVaR(0.5), **VECTORS), CAR, 4),
         (rp.IQN(rp.CVaR(0.5), **NUMBERED), "RiskyGrid", 1),
+        (rp.Adaptive(rp.CVaR(0.5), network=rp.Network(hidden=(8,)), training=NUMBERED["training"]), "RiskyGrid", 1),
     ],
-    ids=["TQL", "IQTD3", "IQN"],
+    ids=["TQL", "IQTD3", "IQN", "Adaptive"],
 )
 def test_both_loops_give_the_same_bits(agent, env, envs, unchecked):
     world = as_environment(env)
@@ -131,7 +132,7 @@ def test_both_loops_give_the_same_bits(agent, env, envs, unchecked):
     first = start([agent], [world], 2, envs, 0)
     begun = host.start([agent], HostEnvironment(world.spec), row, 2, envs, 0)
     # Compiling as users do takes long; two agents show that bits stay equal then.
-    with nullcontext() if isinstance(agent, rp.IQN) else as_users():
+    with nullcontext() if isinstance(agent, rp.IQN | rp.Adaptive) else as_users():
         *_, (fused, _) = loop.advance(first, world.spec, 120, 2)
         *_, (hosted, _) = host.advance(begun, row, world.spec, 120, 2)
     assert int(hosted.steps) == int(fused.steps) >= 120

@@ -64,7 +64,7 @@ class QRSRM(MemorylessAgent):
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
         """Return a fresh critic and a linear utility."""
-        memory = UtilityMemory(jnp.zeros(()), jnp.full((self.pieces,), jnp.inf))
+        memory = UtilityMemory(jnp.zeros(()), jnp.full((self.pieces,), jnp.inf, jnp.float32))
         return new_state(AugmentedCritic(self.network, spec, key=key), memory)
 
     def act(
