@@ -45,7 +45,7 @@ test-peers: .venv-peers/.installed
 
 # pfhedge asks for NumPy 1 but imports none of it, so it is installed without its dependencies.
 bench-peers-install: .venv-peers/.installed
-	.venv-peers/bin/$(PIP) install -c constraints.txt tqdm
+	.venv-peers/bin/$(PIP) install -c constraints.txt pandas tqdm
 	.venv-peers/bin/$(PIP) install --no-deps pfhedge==0.23.0
 
 # The wheel is tried from outside of the repository: first with the core dependencies alone, then with all extras.

@@ -20,14 +20,15 @@ Results go to benchmarks/results/qrsrm_peer.json, with --quick to the folder `ru
 
 import argparse
 import contextlib
+import functools
 import importlib
 import json
-import os
 import runpy
 import shlex
 import sys
 import time
 import types
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,15 +111,18 @@ def vector_like_before() -> Any:
 
 @contextlib.contextmanager
 def their_modules(checkout: Path) -> Iterator[None]:
-    """Let their modules be imported from a checkout, with what they need around them."""
+    """Let their modules be imported from a checkout, with what they need around them; no bars, no warnings."""
     import gymnasium
 
+    tqdm = importlib.import_module("tqdm")
     with (
         mock.patch.object(sys, "path", [str(checkout), *sys.path]),
         mock.patch.dict(sys.modules, stubs()),
         mock.patch.object(gymnasium.vector, "SyncVectorEnv", vector_like_before()),
-        mock.patch.dict(os.environ, {"TQDM_DISABLE": "1"}),
+        mock.patch.object(tqdm, "tqdm", functools.partial(tqdm.tqdm, disable=True)),
+        warnings.catch_warnings(),
     ):
+        warnings.simplefilter("ignore")
         yield
 
 
@@ -224,7 +228,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="environment steps of each seed (default: 500,000, as theirs)")
     parser.add_argument("--seeds", type=int, help="default: 3")
     parser.add_argument("--episodes", type=int, help="evaluation episodes (default: 100,000)")
-    parser.add_argument("--quick", action="store_true", help="30,000 steps, one seed, 20,000 evaluation episodes")
+    parser.add_argument("--quick", action="store_true", help="20,000 steps, one seed, 20,000 evaluation episodes")
     parser.add_argument("--out", type=Path, help="the JSON file")
     options = parser.parse_args()
     if line := missing("torch", "stable_baselines3", "gymnasium", "pandas", "tqdm"):
@@ -232,7 +236,7 @@ def main() -> None:
     if not (options.qrsrm / "qrsrm.py").exists():
         sys.exit(f"there is no qrsrm.py in {options.qrsrm}: give --qrsrm a checkout of the public code of QR-SRM")
     importlib.import_module("torch").set_num_threads(1)
-    steps = options.steps or (30_000 if options.quick else 500_000)
+    steps = options.steps or (20_000 if options.quick else 500_000)
     seeds = options.seeds or (1 if options.quick else 3)
     episodes = options.episodes or (20_000 if options.quick else 100_000)
     out = options.out or (Path("runs") if options.quick else RESULTS) / "qrsrm_peer.json"
