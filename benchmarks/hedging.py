@@ -182,13 +182,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, help="default: 3")
     parser.add_argument("--episodes", type=int, help="evaluation paths (default: 100,000)")
     parser.add_argument("--only", default="", help="policies with this text in their name")
-    parser.add_argument("--quick", action="store_true", help="40,000 steps, one seed, 20,000 evaluation paths")
+    parser.add_argument("--quick", action="store_true", help="20,000 steps, one seed, 20,000 evaluation paths")
     parser.add_argument("--out", type=Path, help="the JSON file; the PNG lies beside it")
     options = parser.parse_args()
     if line := missing("torch", "pfhedge"):
         sys.exit(line)
     importlib.import_module("torch").set_num_threads(1)
-    steps = options.steps or (40_000 if options.quick else 2_000_000)
+    steps = options.steps or (20_000 if options.quick else 2_000_000)
     seeds = options.seeds or (1 if options.quick else 3)
     episodes = options.episodes or (20_000 if options.quick else 100_000)
     out = options.out or (Path("runs") if options.quick else RESULTS) / "hedging.json"
