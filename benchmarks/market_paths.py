@@ -20,6 +20,7 @@ import numpy as np
 import riskpath as rp
 from riskpath.agents.agent import act_greedily
 from riskpath.envs.market import Market, MarketProblem
+from riskpath.training.fused_loop import steps_per_round
 from riskpath.types import TimeStep
 
 PIECE = 2_000
@@ -47,17 +48,20 @@ def draw_noise(episodes: int, steps: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(episodes, steps)).astype(np.float32)
 
 
-def fit_to_budget(agent: Any, steps: int, length: int) -> tuple[Any, int]:
+def fit_to_budget(agent: Any, steps: int, length: int, num_envs: int) -> tuple[Any, int]:
     """Return an agent whose schedules end with the budget, and the steps that are left for its training.
 
     Held-out episodes by which an agent chooses among its members are part of the budget; they take at most a tenth.
+    Training goes on until an update of the target networks, the last one within the budget.
     """
     members, wanted = agent.population()
     held_out = min(wanted, steps // (10 * members * length))
     if wanted:
         agent = dataclasses.replace(agent, selection_episodes=held_out)
     left = steps - members * held_out * length
-    updates = max(1.0, (left - agent.training.learning_starts) / agent.training.train_freq)
+    warm_up = -(-agent.training.learning_starts // num_envs) * num_envs
+    left -= max(0, left - warm_up) % steps_per_round(agent, num_envs)
+    updates = max(1.0, (left - warm_up) / agent.training.train_freq)
     if isinstance(agent.training, rp.ActorCriticTraining):
         schedule = {"decay_starts": updates / 2, "decay_steps": updates / 2}
     else:
@@ -67,7 +71,7 @@ def fit_to_budget(agent: Any, steps: int, length: int) -> tuple[Any, int]:
 
 def train_ours(agent: Any, env: MarketProblem, steps: int, seeds: int, num_envs: int) -> tuple[rp.Run, dict[str, Any]]:
     """Train seeds side by side; return the run and what it took."""
-    agent, left = fit_to_budget(agent, steps, env.length)
+    agent, left = fit_to_budget(agent, steps, env.length, num_envs)
     began = time.perf_counter()
     run = rp.train(agent, env, steps=left, seeds=seeds, num_envs=num_envs)
     members, held_out = agent.population()

@@ -114,16 +114,23 @@ def their_modules(checkout: Path) -> Iterator[None]:
     """Let their modules be imported from a checkout, with what they need around them; no bars, no warnings."""
     import gymnasium
 
-    tqdm = importlib.import_module("tqdm")
+    tqdm, replaced = importlib.import_module("tqdm"), stubs()
+    before = {name: sys.modules.get(name) for name in replaced}
     with (
         mock.patch.object(sys, "path", [str(checkout), *sys.path]),
-        mock.patch.dict(sys.modules, stubs()),
         mock.patch.object(gymnasium.vector, "SyncVectorEnv", vector_like_before()),
         mock.patch.object(tqdm, "tqdm", functools.partial(tqdm.tqdm, disable=True)),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
-        yield
+        sys.modules.update(replaced)
+        try:
+            yield
+        finally:  # what else was imported stays: PyTorch cannot be imported twice
+            for name, module in before.items():
+                sys.modules.pop(name)
+                if module is not None:
+                    sys.modules[name] = module
 
 
 def train_theirs(checkout: Path, level: float, steps: int, seed: int) -> dict[str, Any]:

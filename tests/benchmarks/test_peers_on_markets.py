@@ -54,8 +54,10 @@ def test_a_played_policy_earns_what_the_environment_pays(benchmark):
     paths, trading, hedging = (benchmark(name) for name in ("market_paths", "qrsrm_peer", "hedging"))
     network = rp.Network(hidden=(8,))
     env = rp.MeanReversionTrading()
-    agent = rp.QRSRM("cvar:0.25", network=network, training=rp.Training(batch_size=4, learning_starts=20))
-    run, took = paths.train_ours(agent, env, 60, 1, 1)
+    agent = rp.QRSRM(
+        "cvar:0.25", network=network, training=rp.Training(batch_size=4, learning_starts=20, target_update_interval=10)
+    )
+    run, took = paths.train_ours(agent, env, 65, 1, 1)
     noise = paths.draw_noise(50, env.length, 3)
     amounts, returns = paths.play(run, noise)
     own = trading.rewards(env, trading.price_paths(env, noise), amounts).sum(axis=1)
@@ -75,11 +77,12 @@ def test_a_played_policy_earns_what_the_environment_pays(benchmark):
 def test_held_out_episodes_are_part_of_the_budget(benchmark):
     paths = benchmark("market_paths")
     members, _ = rp.Adaptive("cvar:0.1").population()
-    agent, left = paths.fit_to_budget(rp.Adaptive("cvar:0.1"), 1_000_000, 20)
+    agent, left = paths.fit_to_budget(rp.Adaptive("cvar:0.1"), 1_000_000, 20, 1)
     assert agent.population()[1] == min(1_000, 1_000_000 // (10 * members * 20))
-    assert left == 1_000_000 - members * agent.population()[1] * 20
+    used = left + members * agent.population()[1] * 20
+    assert 1_000_000 - agent.training.target_update_interval < used <= 1_000_000
     assert agent.training.decay_steps == left - agent.training.learning_starts
-    assert paths.fit_to_budget(rp.IQTD3("mean"), 1_000_000, 20)[1] == 1_000_000
+    assert paths.fit_to_budget(rp.IQTD3("mean"), 1_000_000, 20, 4)[1] == 1_000_000
 
 
 def test_the_standard_error_of_cvar(benchmark):
