@@ -7,12 +7,13 @@
 #   make format       fix what ruff can fix
 #   make package      build the wheel, install it into an empty environment and try it there
 #   make test-peers   test together with Stable-Baselines3, which installs PyTorch
+#   make bench-peers-install   add the peers of benchmarks/hedging.py and benchmarks/qrsrm_peer.py to .venv-peers
 #   make clean        remove everything that these commands created
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := python -m pip --quiet --disable-pip-version-check
 
-.PHONY: install demo test test-peers lint format package docs clean
+.PHONY: install demo test test-peers bench-peers-install lint format package docs clean
 
 install: .venv/.installed
 
@@ -41,6 +42,11 @@ test-peers: .venv-peers/.installed
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/$(PIP) install -c constraints.txt -e ".[all]" pytest beartype stable-baselines3==2.9.2
 	@touch $@
+
+# pfhedge asks for NumPy 1 but imports none of it, so it is installed without its dependencies.
+bench-peers-install: .venv-peers/.installed
+	.venv-peers/bin/$(PIP) install -c constraints.txt pandas tqdm
+	.venv-peers/bin/$(PIP) install --no-deps pfhedge==0.23.0
 
 # The wheel is tried from outside of the repository: first with the core dependencies alone, then with all extras.
 PACKAGE_BIN = $(CURDIR)/build/package-venv/bin

@@ -45,7 +45,7 @@ def _mean_of_rows(pairs: Float[Array, "N M"], probs: Float[Array, " M"] | None) 
     return jax.lax.platform_dependent(pairs, cpu=lambda x: x @ ones, default=lambda x: jnp.mean(x, axis=1))
 
 
-def _backward(saved: tuple[Array, Any], cotangent: Array) -> tuple[Array, ...]:
+def _backward(saved: tuple[Array, Any], cotangent: Array) -> tuple[Array | None, ...]:
     gradient, others = saved
     # Targets and levels get no gradient.
     return cotangent * gradient, *jax.tree.map(jnp.zeros_like, others)
