@@ -32,12 +32,12 @@ from riskpath.training.codec import encode
 RISKS = ("cvar:0.05", "cvar:0.1", "cvar:0.25", "cvar:0.5", "wang:-0.75", "wang:0.75", "pow:-2", "cpw:0.71")
 """The measures of the full benchmark."""
 PROBLEMS = (
-    *("RiskyGrid", "probe grid", "RandomMDP", "RandomMDP:1", "RandomMDP:2", "BettingGame", "WindyCliff"),
-    *("Inventory", "Liquidation", "AmericanPut", "MeanReversionTrading"),
+    *("RiskyGrid", "probe grid", "RandomMDP", "RandomMDP:2", "BettingGame", "WindyCliff", "Inventory"),
+    *("Liquidation", "AmericanPut", "MeanReversionTrading"),
 )
 """The problems of the full benchmark."""
-QUICK_RISKS, QUICK_PROBLEMS = ("cvar:0.1", "cvar:0.5"), ("probe grid", "RandomMDP")
-"""Those of a quick one."""
+QUICK_RISKS, QUICK_PROBLEMS = ("cvar:0.1", "cvar:0.5"), ("RiskyGrid", "probe grid")
+"""Those of a quick one; both problems have the same sizes, and so share compiled programs."""
 SMALL_STATES = 100
 """A finite problem with at most this many states is small: policies are evaluated exactly."""
 SIZES: dict[str, dict[str, Any]] = {
@@ -49,6 +49,8 @@ SIZES: dict[str, dict[str, Any]] = {
         "buffer_size": 40_000,
         "hidden": (128, 128),
         "batch_size": 64,
+        "online_taus": 32,
+        "act_taus": 64,
         "episodes": 20_000,
     },
     "large": {
@@ -59,16 +61,20 @@ SIZES: dict[str, dict[str, Any]] = {
         "buffer_size": 200_000,
         "hidden": (128, 128),
         "batch_size": 256,
+        "online_taus": 32,
+        "act_taus": 64,
         "episodes": 20_000,
     },
     "quick": {
-        "steps": 3_000,
+        "steps": 2_000,
         "num_envs": 4,
         "train_freq": 4,
         "learning_starts": 500,
-        "buffer_size": 3_000,
+        "buffer_size": 2_000,
         "hidden": (32,),
         "batch_size": 32,
+        "online_taus": 16,
+        "act_taus": 16,
         "episodes": 2_000,
     },
 }
@@ -151,7 +157,7 @@ def hyperparameters(settings: dict[str, Any]) -> tuple[Network, Training]:
     """
     starts = min(settings["learning_starts"], settings["steps"] // 4)
     gradient_steps = max(1, (settings["steps"] - starts) // settings["train_freq"])
-    copied = {key: settings[key] for key in ("train_freq", "buffer_size", "batch_size")}
+    copied = {key: settings[key] for key in ("train_freq", "buffer_size", "batch_size", "online_taus", "act_taus")}
     training = Training(
         learning_rate=1e-3,
         learning_rate_decay=0.02,
@@ -160,6 +166,7 @@ def hyperparameters(settings: dict[str, Any]) -> tuple[Network, Training]:
         epsilon_end=0.05,
         epsilon_steps=0.5 * gradient_steps,
         learning_starts=starts,
+        target_taus=settings["online_taus"],
         **copied,
     )
     return Network(hidden=settings["hidden"]), training
