@@ -14,7 +14,7 @@ def calls(monkeypatch) -> list[dict]:
 
     def fake(**arguments):
         made.append(arguments)
-        return Bench(CELLS, [], arguments["command"])
+        return Bench(CELLS, command=arguments["command"])
 
     monkeypatch.setattr(bench_command, "run_bench", fake)
     return made
@@ -76,3 +76,12 @@ def test_a_mistake_is_one_line(cli, unchecked, arguments, message):
     assert (status, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("cells", "start"), [([], "all cells failed"), (CELLS, "1 cells failed")])
+def test_a_failed_cell_is_one_line_after_the_others(cli, monkeypatch, tmp_path, cells, start):
+    failed = {"TQL on probe grid, cvar": "the loss was not a finite number"}
+    monkeypatch.setattr(bench_command, "run_bench", lambda **arguments: Bench(cells, list(failed), failed))
+    status, _, err = cli("bench", "suite", "--out", str(tmp_path))
+    assert status == 2
+    assert err == f"riskpath: {start}; TQL on probe grid, cvar: the loss was not a finite number\n"

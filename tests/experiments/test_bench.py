@@ -240,6 +240,24 @@ def test_an_interrupted_benchmark_returns_what_is_finished(trained, tmp_path, mo
     assert len(trained) == 3
 
 
+def test_a_cell_that_fails_is_left_out(trained, tmp_path, monkeypatch):
+    run = Cell.run
+
+    def diverge(self: Cell, progress: bool = False) -> dict[str, Any] | None:
+        if self.kind == "wang":
+            stopped: Any = None
+            raise rp.TrainingStopped("the loss was not a finite number", stopped)
+        return run(self, progress)
+
+    monkeypatch.setattr(Cell, "run", diverge)
+    lines = []
+    part = rp.bench(**ARGUMENTS, out=tmp_path, progress=lines.append)
+    assert part.failed == {"IQN on ThreeState, wang": "the loss was not a finite number"}
+    assert part.missing == ["IQN on ThreeState, wang"]
+    assert lines[-1].startswith("2 of 3 cells done, about 0 s left: CVaR-DRL on ThreeState")
+    assert "IQN on ThreeState, wang, the loss was not a finite number" in lines[2]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -251,6 +269,10 @@ def test_an_interrupted_benchmark_returns_what_is_finished(trained, tmp_path, mo
         ({"problems": ["Chess"]}, "unknown problem 'Chess'; there are ThreeState"),
         ({"problems": 3}, "a benchmark takes a list or a dictionary of agents and problems, got 3"),
         ({"problems": rp.RiskyMountainCar()}, "RiskyMountainCar cannot be solved exactly: give rp.BenchProblem"),
+        (
+            {"problems": rp.BenchProblem(rp.RiskyMountainCar(), {"mean": (1.0, 2.0)})},
+            "RiskyMountainCar needs the mean-optimal value and the optimum of cvar:0.1; it has those of mean",
+        ),
         ({"risks": "cvar:2"}, r"CVaR level must be in \(0, 1\], got 2"),
         ({"seeds": 0}, "seeds must be at least 1, got 0"),
         ({"steps": 0}, "steps must be at least 1, got 0"),
@@ -302,11 +324,11 @@ def test_profiles_count_runs_with_at_least_a_share():
 
 
 def test_figures_and_files(tmp_path):
-    benchmark = Bench(CELLS, ["TQL on probe grid, cvar"], "riskpath bench suite")
+    benchmark = Bench(CELLS, ["TQL on probe grid, cvar"], {}, "riskpath bench suite")
     axes: Any = Figure().subplots()
     assert benchmark.plot_heat_map(axes) is axes
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["mean control", "IQN", "Adaptive"]
-    assert [text.get_text() for text in axes.texts] == ["0.00", "0.23", "1.00", "gap 1"]
+    assert [text.get_text() for text in axes.texts] == ["0.00", "0.23", "1.00", "–", "–", "gap 1"]
     lines = benchmark.plot_profiles()
     assert len(lines.lines) == 4
     files = benchmark.save(tmp_path)

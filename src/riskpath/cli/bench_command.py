@@ -48,13 +48,18 @@ def bench(
     options: dict[str, Any] = given(agents=agents, problems=problems, risks=risks, seeds=seeds, steps=steps)
     folder = out or Path("runs/bench-quick" if quick else "runs/bench" if options else "results/bench")
     result = run_bench(**options, out=folder, quick=quick, only=only, command=_command(options, quick), progress=True)
-    if not result.cells:
+    failed = [f"{name}: {line}" for name, line in result.failed.items()]
+    if not result.cells and not failed:
         raise KeyboardInterrupt(f"interrupted before the first of {len(result.missing)} cells was finished")
+    if not result.cells:
+        raise RiskpathError(f"all cells failed; {failed[0]}")
     console = Console()
     for title, rows in _tables(result):
         console.print(table_of(title, rows), highlight=False)
     written = result.save(folder)
     console.print(f"results are in {', '.join(map(str, written))}", highlight=False)
+    if failed:
+        raise RiskpathError(f"{len(failed)} cells failed; {failed[0]}")
     unfinished = [name for name in result.missing if only in name]
     if unfinished:
         raise KeyboardInterrupt(f"interrupted: {len(unfinished)} cells are left; the same command goes on with them")

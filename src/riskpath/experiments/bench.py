@@ -22,6 +22,7 @@ from riskpath.experiments.bench_scores import rows
 from riskpath.experiments.bench_suite import QUICK_RISKS, RISKS, SIZES, as_entrants, as_problems
 from riskpath.records import write_json
 from riskpath.risk.compose import parse_risk
+from riskpath.training.run import TrainingStopped
 from riskpath.validation import given, require_counts
 
 CELLS, RESULT, TABLE = "cells", "bench.json", "bench.md"
@@ -37,6 +38,8 @@ class Bench:
     """The finished cells."""
     missing: list[str] = field(default_factory=list)
     """The names of cells that are not finished."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Cells whose training met an error, and the error; they are missing, too."""
     command: str = ""
     """The command that made it."""
 
@@ -66,7 +69,8 @@ class Bench:
         from riskpath.plot import save  # matplotlib is slow to import
 
         folder = Path(folder)
-        content = {"command": self.command, "missing": self.missing, "rows": self.table(), "cells": self.cells}
+        content = {"command": self.command, "missing": self.missing, "failed": self.failed}
+        content |= {"rows": self.table(), "cells": self.cells}
         write_json(folder / RESULT, content)
         (folder / TABLE).write_text(self.markdown())
         drawn = [save(self.plot_heat_map().figure, folder / HEAT_MAP)]
@@ -80,7 +84,7 @@ class Bench:
         file = Path(path) / RESULT
         try:
             content = json.loads(file.read_text())
-            return Bench(content["cells"], content["missing"], content["command"])
+            return Bench(content["cells"], content["missing"], content["failed"], content["command"])
         except (OSError, ValueError, LookupError, TypeError):
             raise RiskpathError(f"{file} is not the result of a benchmark") from None
 
@@ -100,7 +104,8 @@ def bench(
 ) -> Bench:
     """Train every agent on every problem for every measure, and compare the policies with the exact optimum.
 
-    Ctrl-C ends the benchmark early and returns what is finished; with `out` the same call goes on from there.
+    Ctrl-C ends the benchmark early and returns what is finished; with `out` the same call goes on from there. A cell
+    whose training fails, for example because a loss is not finite, is left out, and the others are trained.
 
     Args:
         agents: Names, agents or classes of agents, or a dictionary of them by name; by default all of the benchmark. A
@@ -134,35 +139,39 @@ def bench(
         raise RiskpathError(f"no cell has {only!r} in its name; there are {'; '.join(cell.name for cell in cells)}")
     folder = None if out is None else Path(out) / CELLS
     done = {} if folder is None else {cell.name: found for cell in cells if (found := cell.stored(folder))}
-    _train(wanted, folder, done, progress)
+    failed = _train(wanted, folder, done, progress)
     finished = [done[cell.name] for cell in cells if cell.name in done]
-    return Bench(finished, [cell.name for cell in cells if cell.name not in done], command)
+    return Bench(finished, [cell.name for cell in cells if cell.name not in done], failed, command)
 
 
-def _train(cells: list[Cell], folder: Path | None, done: dict[str, Any], progress: bool | Callable[[str], Any]) -> None:
-    """Train the cells that are not done, and add them; stop at Ctrl-C."""
+def _train(
+    cells: list[Cell], folder: Path | None, done: dict[str, Any], progress: bool | Callable[[str], Any]
+) -> dict[str, str]:
+    """Train the cells that are not done, and add them; stop at Ctrl-C. Return the cells that failed, and why."""
     show = _to_stderr if progress is True else progress or (lambda line: None)
     left = [cell for cell in cells if cell.name not in done]
-    began, trained = time.monotonic(), 0
+    began, tried, failed = time.monotonic(), 0, {}
     if left:
         show(f"{len(cells) - len(left)} of {len(cells)} cells done")
-    try:
-        while left:
-            cell = left[0]
+    while left:
+        cell, *left = left
+        try:
             content = cell.run(progress=progress is True)
             if content is None:
-                return
+                return failed
             if folder is not None:
                 cell.store(folder, content)
             done[cell.name] = content
-            left = left[1:]
-            trained += cell.settings["steps"]
-            spent = time.monotonic() - began
-            rest = spent * sum(other.settings["steps"] for other in left) / trained
-            ready = f"{len(cells) - len(left)} of {len(cells)} cells done"
-            show(f"{ready}, about {_duration(rest)} left: {cell.name}, {content['seconds']:.0f} s")
-    except KeyboardInterrupt:
-        return
+            end = f"{content['seconds']:.0f} s"
+        except KeyboardInterrupt:
+            return failed
+        except TrainingStopped as error:
+            failed[cell.name] = end = str(error)
+        tried += cell.settings["steps"]
+        rest = (time.monotonic() - began) * sum(other.settings["steps"] for other in left) / tried
+        ready = f"{len(cells) - len(left) - len(failed)} of {len(cells)} cells done"
+        show(f"{ready}, about {_duration(rest)} left: {cell.name}, {end}")
+    return failed
 
 
 def _risks(risks: Any, quick: bool) -> Any:

@@ -24,7 +24,7 @@ from riskpath.records import write_json
 from riskpath.risk.compose import BY_NAME, parse_risk
 from riskpath.risk.measures import Mean
 from riskpath.training.codec import encode
-from riskpath.training.run import Run, TrainingStopped
+from riskpath.training.run import Run
 from riskpath.training.train import train
 from riskpath.version import __version__
 
@@ -77,18 +77,15 @@ class Cell:
         """Train and judge; return the content of the file, or None if training was interrupted."""
         references = {risk: self.problem.reference(risk) for risk in self.risks}
         settings, began = self.settings, time.perf_counter()
-        try:
-            run = train(
-                self.agents(),
-                self.problem.env,
-                steps=settings["steps"],
-                seeds=self.seeds,
-                num_envs=settings["num_envs"],
-                seed=SEED,
-                progress=progress,
-            )
-        except TrainingStopped as error:
-            raise RiskpathError(f"{self.name}: {error}") from error
+        run = train(
+            self.agents(),
+            self.problem.env,
+            steps=settings["steps"],
+            seeds=self.seeds,
+            num_envs=settings["num_envs"],
+            seed=SEED,
+            progress=progress,
+        )
         if not run.finished:
             return None
         trained = time.perf_counter()
@@ -162,6 +159,8 @@ def plan(
     cells = []
     for problem in problems:
         size = settings(problem)
+        if problem.optima is not None:  # a missing value is reported before the work
+            _ = [problem.reference(risk) for risk in risks]
         for entrant in entrants:
             if entrant.control:
                 cells.append(Cell(entrant, problem, "mean", tuple(risks), size, seeds))

@@ -16,7 +16,7 @@ WORST, BEST = -1.0, 1.0
 def heat_map(rows: list[dict[str, Any]], ax: Any = None) -> Any:
     """Draw the share of every agent (columns), problem and measure (rows).
 
-    Where there is no share, the cell is grey and shows the gap. A cell without a number was not trained.
+    Where there is no share, the cell is grey and shows the gap. A dash means that it was not trained.
     """
     _require_rows(rows)
     agents, tasks = agents_of(rows), tasks_of(rows)
@@ -30,6 +30,8 @@ def heat_map(rows: list[dict[str, Any]], ax: Any = None) -> Any:
                 shares[place, column] = np.nan if share is None else share
                 if share is None:
                     ax.add_patch(_patch(column, place))
+            else:
+                ax.text(column, place, "–", ha="center", va="center", fontsize=7, color="#999999")
     image = ax.imshow(shares, cmap="RdBu", vmin=WORST, vmax=BEST, aspect="auto")
     ax.set_xticks(range(len(agents)), agents)
     ax.set_yticks(range(len(tasks)), _labels(tasks))
@@ -82,7 +84,7 @@ def _write(ax: Any, column: int, place: int, row: dict[str, Any]) -> None:
         text, colour = f"gap {row['gap']:z.2g}", "#555555"
     else:
         text, colour = f"{share:z.2f}", "white" if abs(np.clip(share, WORST, BEST)) > 0.65 else "black"
-    ax.text(column, place, text, ha="center", va="center", fontsize=7, color=colour)
+    ax.text(column, place, text.replace("-", "−"), ha="center", va="center", fontsize=7, color=colour)
 
 
 def _patch(column: int, place: int) -> Any:

@@ -39,9 +39,9 @@ def _table(tasks: list[dict[str, dict[str, Any]]], agents: list[str], score: str
     lines = [f"| {' | '.join(headings)} |", f"|---|---|{'---:|' * (len(headings) - 2)}"]
     for task in tasks:
         first = next(iter(task.values()))
-        cells = [first["problem"], first["risk"], f"{first['mean_optimal']:.5g}", f"{first['optimum']:.5g}"]
-        cells += [score_text(task[agent], score) if agent in task else "" for agent in agents]
-        lines.append(f"| {' | '.join(cells).replace('-', '−')} |")
+        numbers = [f"{first['mean_optimal']:.5g}", f"{first['optimum']:.5g}"]
+        numbers += [score_text(task[agent], score) if agent in task else "" for agent in agents]
+        lines.append(f"| {first['problem']} | {first['risk']} | {' | '.join(numbers).replace('-', '−')} |")
     return "\n".join(lines)
 
 
