@@ -5,6 +5,9 @@ from riskpath.agents import *  # noqa: F403
 from riskpath.envs import *  # noqa: F403
 from riskpath.errors import RiskpathError as RiskpathError
 from riskpath.evaluation import *  # noqa: F403
+from riskpath.experiments.bench import Bench as Bench
+from riskpath.experiments.bench import bench as bench
+from riskpath.experiments.bench_suite import BenchProblem as BenchProblem
 from riskpath.mdp import *  # noqa: F403
 from riskpath.nn import *  # noqa: F403
 from riskpath.risk import *  # noqa: F403

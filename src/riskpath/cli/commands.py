@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
+from riskpath.cli.bench_command import bench
 from riskpath.cli.config_file import agents as registered_agents
 from riskpath.cli.config_file import assignments
 from riskpath.cli.environments import ENVIRONMENTS, is_gymnasium
@@ -213,6 +214,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "resume": resume,
     "reproduce": reproduce,
+    "bench": bench,
     "agents": agents,
     "envs": envs,
     "risks": risks,

@@ -1,1 +1,1 @@
-"""The experiments of the paper, one file each; `riskpath reproduce` runs them."""
+"""The experiments of the paper, one file each, behind `riskpath reproduce`, and the benchmark of all agents."""

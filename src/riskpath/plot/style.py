@@ -35,6 +35,8 @@ COLOURS = {
     "TQL joint": GREEN,
     "TQL trajectory": PINK,
     "TQL convolved": ORANGE,
+    "QR-SRM": ORANGE,
+    "Adaptive": PINK,
     "IQTD3": BLUE,
     "mean control": GREY,
 }

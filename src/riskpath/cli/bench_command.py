@@ -1,0 +1,89 @@
+"""`riskpath bench suite`: train agents on the problems of the suite and compare them with the exact optimum."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+
+from riskpath.cli.tables import table_of
+from riskpath.errors import RiskpathError
+from riskpath.experiments.bench import Bench
+from riskpath.experiments.bench import bench as run_bench
+from riskpath.experiments.bench_tables import agents_of, score_text, tasks_of
+from riskpath.validation import given
+
+SUITES = ("suite",)
+"""The benchmarks by name."""
+
+
+def bench(
+    suite: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="suite")],
+    agents: tuple[str, ...] | None = None,
+    problems: tuple[str, ...] | None = None,
+    risks: tuple[str, ...] | None = None,
+    seeds: int | None = None,
+    steps: int | None = None,
+    out: Path | None = None,
+    quick: bool = False,
+    only: str = "",
+) -> None:
+    """Train every agent on every problem for every measure; compare the policies with the exact optimum.
+
+    Args:
+        suite: Always "suite", the problems of the library with known optima.
+        agents: Agents, by default mean-control iqn cvar-drl tql qr-srm adaptive.
+        problems: Problems, by default all of the benchmark; RandomMDP:3 is the random problem with seed 3.
+        risks: Measures, by default cvar at 0.05, 0.1, 0.25 and 0.5, wang:-0.75, wang:0.75, pow:-2 and cpw:0.71.
+        seeds: Seeds for each agent, problem and measure; by default 8, and 2 with --quick.
+        steps: Environment steps for each seed; by default 40,000 on small problems and 400,000 on large ones.
+        out: The folder for the results, in which an interrupted benchmark also goes on; by default results/bench, or
+            runs/bench if any other option is given.
+        quick: Short training on two small problems, a few minutes: shows that everything runs.
+        only: Train only the cells with this text in their name, for example "Adaptive on".
+    """
+    if suite not in SUITES:
+        raise RiskpathError(f"unknown benchmark {suite!r}; there is {', '.join(SUITES)}")
+    options: dict[str, Any] = given(agents=agents, problems=problems, risks=risks, seeds=seeds, steps=steps)
+    folder = out or Path("runs/bench-quick" if quick else "runs/bench" if options else "results/bench")
+    result = run_bench(**options, out=folder, quick=quick, only=only, command=_command(options, quick), progress=True)
+    failed = [f"{name}: {line}" for name, line in result.failed.items()]
+    if not result.cells and not failed:
+        raise KeyboardInterrupt(f"interrupted before the first of {len(result.missing)} cells was finished")
+    if not result.cells:
+        raise RiskpathError(f"all cells failed; {failed[0]}")
+    console = Console()
+    for title, rows in _tables(result):
+        console.print(table_of(title, rows), highlight=False)
+    written = result.save(folder)
+    console.print(f"results are in {', '.join(map(str, written))}", highlight=False)
+    if failed:
+        raise RiskpathError(f"{len(failed)} cells failed; {failed[0]}")
+    unfinished = [name for name in result.missing if only in name]
+    if unfinished:
+        raise KeyboardInterrupt(f"interrupted: {len(unfinished)} cells are left; the same command goes on with them")
+
+
+def _command(options: dict[str, Any], quick: bool) -> str:
+    """Return the command that makes the same result."""
+    words = ["riskpath", "bench", "suite"]
+    for name, value in options.items():
+        words += [f"--{name}", *map(str, value if isinstance(value, tuple) else [value])]
+    return shlex.join([*words, *(["--quick"] if quick else [])])
+
+
+def _tables(result: Bench) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Return both scores as rows for the terminal."""
+    rows = result.table()
+    tables = []
+    for score, title in (("share", "Share of the optimum's advantage"), ("gap", "Gap to the optimum")):
+        tasks = [task for task in tasks_of(rows) if any(row[score] is not None for row in task.values())]
+        lines = []
+        for task in tasks:
+            first = next(iter(task.values()))
+            agents = {name: score_text(task[name], score) if name in task else "" for name in agents_of(rows)}
+            lines.append({"problem": first["problem"], "measure": first["risk"], **agents})
+        if lines:
+            tables.append((title, lines))
+    return tables

@@ -1,0 +1,98 @@
+"""The two scores of a learned policy, and performance profiles.
+
+    share = (value − value of the mean-optimal policy) / (optimum − value of the mean-optimal policy)
+    gap   = optimum − value
+
+A share of 1 is the optimum, 0 is the policy with the best mean, and a negative share is worse than that. Where the
+optimum is hardly above the mean-optimal policy, a share divides by next to nothing: only the gap is given.
+"""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from riskpath.evaluation.bootstrap import Bootstrap, Interval
+from riskpath.experiments.bench_references import Reference
+
+ADVANTAGE = 0.05
+"""The share is shown where the advantage of the optimum is at least this part of the spread of returns."""
+CONFIDENCE, RESAMPLES = 0.95, 400
+LEVELS = np.linspace(-1.0, 1.0, 201)
+"""The scores at which performance profiles are computed."""
+AT_LEAST = 1e-6
+"""A run reaches a score if it is short of it by no more than this."""
+
+
+def has_share(reference: Reference) -> bool:
+    """Tell whether the advantage of the optimum is large enough to divide by it."""
+    advantage = reference.optimum - reference.mean_optimal
+    return advantage > 0 and (reference.spread is None or advantage >= ADVANTAGE * reference.spread)
+
+
+def share_of(value: Any, reference: Reference) -> Any:
+    """Return the share of the optimum's advantage."""
+    return (value - reference.mean_optimal) / (reference.optimum - reference.mean_optimal)
+
+
+def exact_interval(values: Float[np.ndarray, " S"]) -> Interval:
+    """Return the mean over seeds of exact values, with its interval: only seeds are resampled."""
+    bootstrap = Bootstrap(CONFIDENCE, RESAMPLES, 0)
+    return bootstrap.intervals(bootstrap(values[:, None], np.ones((1, 1))))[0]
+
+
+def rows(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row for each agent, problem and measure, with both scores and how they were made."""
+    return [_row(cell, result) for cell in cells for result in cell["results"]]
+
+
+def _row(cell: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    reference = reference_of(result)
+    ends = {"": float(np.mean(result["values"])), "_low": result["low"], "_high": result["high"]}
+    shown = has_share(reference)
+    gaps = {"": reference.optimum - ends[""], "_low": reference.optimum - ends["_high"]}
+    gaps["_high"] = reference.optimum - ends["_low"]
+    return {
+        "agent": cell["agent"],
+        "problem": cell["problem"],
+        "risk": result["risk"],
+        **{f"share{end}": share_of(value, reference) if shown else None for end, value in ends.items()},
+        **{f"gap{end}": value for end, value in gaps.items()},
+        **{f"value{end}": value for end, value in ends.items()},
+        "mean_optimal": reference.mean_optimal,
+        "optimum": reference.optimum,
+        "spread": reference.spread,
+        "exact": result["episodes"] is None,
+        **{key: cell[key] for key in ("seeds", "steps", "seconds", "device", "versions")},
+    }
+
+
+def reference_of(result: dict[str, Any]) -> Reference:
+    """Return what a stored result is measured against."""
+    return Reference(result["mean_optimal"], result["optimum"], result["spread"])
+
+
+def shares_by_agent(cells: list[dict[str, Any]]) -> dict[str, Float[np.ndarray, "T S"]]:
+    """Return the share of every problem, measure and seed, [problems × measures, seeds] for each agent."""
+    shares: dict[str, list[np.ndarray]] = {}
+    for cell in cells:
+        for result in cell["results"]:
+            if has_share(reference := reference_of(result)):
+                values = np.asarray(result["values"], np.float64)
+                shares.setdefault(cell["agent"], []).append(share_of(values, reference))
+    return {agent: np.stack(listed) for agent, listed in shares.items()}
+
+
+def profile(
+    shares: Float[np.ndarray, "T S"], levels: Float[np.ndarray, " X"] = LEVELS
+) -> tuple[Float[np.ndarray, " X"], Float[np.ndarray, "2 X"]]:
+    """Return which part of all runs has a share of at least each level, and its interval.
+
+    The interval is a bootstrap over the seeds of each problem and measure.
+    """
+    tasks, seeds = shares.shape
+    reached = (shares[:, :, None] >= levels - AT_LEAST).reshape(tasks * seeds, len(levels))
+    drawn = np.random.default_rng(0).multinomial(seeds, np.full(seeds, 1 / seeds), size=(RESAMPLES, tasks))
+    resampled = drawn.reshape(RESAMPLES, -1) @ reached / (tasks * seeds)
+    tail = (1 - CONFIDENCE) / 2
+    return reached.mean(axis=0), np.quantile(resampled, [tail, 1 - tail], axis=0)
