@@ -52,7 +52,7 @@ def exact(console: Console, working: Callable[[str], AbstractContextManager[Any]
     mdp = GAME.mdp()
     with working("solving the betting game"):
         best = frontier(mdp, LEVELS)
-        mean = solve(mdp, Mean(), "adaptive")
+        mean = solve(mdp, Mean(), "markov")
         rows = []
         for level, value, average in zip(best.levels, best.values, best.means, strict=True):
             step = solve(mdp, CVaR(float(level)), "markov")

@@ -1,0 +1,45 @@
+"""Which member of a population is played, judged by samples of returns."""
+
+import numpy as np
+import pytest
+
+import riskpath as rp
+from riskpath.evaluation.mixing import best_mixture, mixture_value
+
+RNG = np.random.default_rng(0)
+# A sure 1, or 5.393 with probability 0.05 and else 0: for Wang 0.75 each is worth 1, a fair coin between them 1.289.
+ARMS = np.stack([np.ones(2_000), RNG.permutation(np.repeat([5.393, 0.0], [100, 1_900]))])
+
+
+@pytest.mark.parametrize("text", ["mean", "cvar:0.2", "wang:0.75", "wang:-0.75", "cpw:0.71", "pow:-2"])
+@pytest.mark.parametrize("weights", [(1.0, 0.0), (0.5, 0.5), (0.3, 0.7)])
+def test_the_value_of_a_mixture_is_that_of_the_mixed_law(text, weights):
+    risk = rp.parse_risk(text)
+    laws = [rp.Law(*(np.asarray(x, float) for x in zip(*pairs, strict=True))) for pairs in atoms_of(ARMS)]
+    expected = rp.Law.mix(laws, list(weights)).risk(risk)
+    assert mixture_value(risk, ARMS, np.array(weights)) == pytest.approx(expected, abs=1e-6)
+
+
+def atoms_of(returns: np.ndarray) -> list[list[tuple[float, float]]]:
+    counts = [np.unique(row, return_counts=True) for row in returns]
+    return [[(float(x), n / returns.shape[1]) for x, n in zip(*count, strict=True)] for count in counts]
+
+
+def test_a_coin_is_better_than_both_arms_where_h_is_convex():
+    weights = best_mixture(rp.Wang(0.75), ARMS)
+    assert weights == pytest.approx([0.5, 0.5], abs=0.11)
+    assert mixture_value(rp.Wang(0.75), ARMS, weights) == pytest.approx(1.289, abs=0.03)
+
+
+@pytest.mark.parametrize("text", ["cvar:0.2", "wang:-0.75", "pow:-2", "mean"])
+def test_one_member_is_played_where_h_is_concave(text):
+    risk = rp.parse_risk(text)
+    returns = RNG.normal([[0.0], [0.4], [0.2]], [[1.0], [2.0], [0.3]], size=(3, 500))
+    best = int(np.argmax([risk.value(row) for row in returns]))
+    np.testing.assert_array_equal(best_mixture(risk, returns), np.eye(3)[best])
+
+
+@pytest.mark.parametrize("text", ["wang:0.75", "cpw:0.71"])
+def test_members_that_do_the_same_are_not_mixed(text):
+    returns = RNG.normal(size=(4, 1_000))
+    assert sorted(best_mixture(rp.parse_risk(text), returns).tolist()) == [0, 0, 0, 1]

@@ -1,0 +1,97 @@
+"""After training: members, other measures and the frontier of one run."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import riskpath as rp
+
+TINY = {
+    "network": rp.Network(hidden=(4,)),
+    "training": rp.Training(learning_starts=40, batch_size=4, online_taus=4, act_taus=4, target_update_interval=20),
+    "selection_episodes": 20,
+}
+
+
+@pytest.fixture(scope="module")
+def run() -> rp.Run:
+    return rp.train(rp.Adaptive("cvar:0.25", **TINY), "RiskyGrid", steps=100, seeds=2)
+
+
+def weights(run: rp.Run) -> np.ndarray:
+    return np.asarray(run.lanes.agent_state.params.plan.weights)
+
+
+def test_the_member_with_the_best_held_out_episodes_is_played(run):
+    assert weights(run).shape == (2, 5)
+    assert (np.sort(weights(run), axis=1) == [0, 0, 0, 0, 1]).all()
+    assert len(run.policy().members()) == 1
+
+
+def test_the_law_of_a_mixture_is_the_mixture_of_laws(run):
+    # Two first goals, so far apart that they lead to different actions or to none.
+    mixed = eqx.tree_at(
+        lambda lanes: (lanes.agent_state.params.plan.weights, lanes.agent_state.params.plan.first),
+        run.lanes,
+        (
+            jnp.tile(jnp.array([0.25, 0.0, 0.75, 0.0, 0.0]), (2, 1)),
+            jnp.tile(jnp.array([-300.0, 0, 300.0, 0, 0]), (2, 1)),
+        ),
+    )
+    other = rp.Run(run.agents, run.environments, 2, mixed)
+    members = other.policy().members()
+    assert [weight for weight, _ in members] == pytest.approx([0.25, 0.75])
+    laws = [rp.RiskyGrid().mdp().evaluate(policy) for _, policy in members]
+    law = other.law()
+    assert law.isclose(rp.Law.mix(laws, [0.25, 0.75]))
+    returns = other.evaluate(2_000).returns[0, 0]
+    assert returns.mean() == pytest.approx(law.mean, abs=5 * law.std / 2_000**0.5 + 1e-3)
+
+
+def test_one_training_serves_every_level(run):
+    other = run.serve("cvar:0.1", rp.CVaR(0.9))
+    assert [str(agent.risk) for agent in other.agents] == ["cvar:0.1", "cvar:0.9"]
+    first = np.asarray(other.lanes.agent_state.params.plan.first).reshape(2, 2, 5)
+    assert (first[0, :, 0] <= first[1, :, 0]).all()  # a higher level has a higher goal
+    before = eqx.filter(run.lanes.agent_state.params.critic, eqx.is_array)
+    for seed in range(2):
+        alone = run.policy(seed, risk="cvar:0.1")
+        assert rp.RiskyGrid().mdp().evaluate(alone).isclose(other.law(seed, 0))
+    assert eqx.tree_equal(before, eqx.filter(run.lanes.agent_state.params.critic, eqx.is_array))
+    assert run.evaluate(50, risk="cvar:0.9").risks == [rp.CVaR(0.9)]
+
+
+def test_the_frontier_has_a_row_for_each_level_beside_the_exact_one(run):
+    found = run.frontier([0.5, 0.1, 1.0], episodes=200)
+    rows = found.rows()
+    assert [row["level"] for row in rows] == [0.1, 0.5, 1.0]
+    assert [row["best cvar"] for row in rows] == pytest.approx([79.875, 156.125, 213.0])
+    assert rows[2]["cvar"] == pytest.approx(rows[2]["mean"])
+    assert found.values.shape == found.means.shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("trained", "other", "serves"),
+    [
+        ("cvar:0.25", "cvar:0.01", True),
+        ("cvar:0.25", "mean", True),
+        ("mean", "cvar:0.5", True),
+        ("cvar:0.25", "wang:-0.5", False),
+        ("cvar:0.25", "0.5*mean+0.5*cvar:0.25", False),
+        ("0.5*mean+0.5*cvar:0.25", "0.5*mean+0.5*cvar:0.25", True),
+        ("0.5*mean+0.5*cvar:0.25", "0.2*mean+0.8*cvar:1.0", True),
+        ("wang:-0.5", "wang:-0.5", True),
+        ("wang:-0.5", "wang:-0.25", False),
+    ],
+)
+def test_which_measures_a_trained_critic_serves(trained, other, serves):
+    assert rp.Adaptive(trained).can_serve(rp.parse_risk(other)) is serves
+
+
+def test_other_agents_and_measures_are_refused_in_one_line(run):
+    line = r"trained for cvar:0.25 and cannot serve wang:-0.5: rp.Adaptive trained for a CVaR serves all its levels"
+    with pytest.raises(rp.RiskpathError, match=line):
+        run.policy(risk="wang:-0.5")
+    with pytest.raises(rp.RiskpathError, match="a CVaR level must be in"):
+        run.frontier([0.0])
