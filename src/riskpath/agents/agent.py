@@ -147,7 +147,11 @@ class Agent(Hyperparameters):
         """Refuse an environment whose kind of actions the agent cannot choose."""
         kind = "continuous" if spec.action_size else "discrete"
         if kind != self.actions:
-            others = "IQTD3 or TQLContinuous" if kind == "continuous" else "IQN, CVaRDRL, QRSRM or TQL"
+            others = (
+                "AdaptiveContinuous, IQTD3 or TQLContinuous"
+                if kind == "continuous"
+                else "Adaptive, IQN, CVaRDRL, QRSRM or TQL"
+            )
             raise RiskpathError(
                 f"{type(self).__name__} needs {self.actions} actions, but this environment has {kind} actions: "
                 f"use {others}"

@@ -41,7 +41,7 @@ AGENTS: dict[str, Callable[..., Agent]] = {
 STORY = (
     "The betting game: 16 coins, six rounds; each round bet any eighth of your coins and win with probability 0.88.",
     f"{RISK} is the mean of the worst quarter of outcomes. Playing for the mean bets everything and risks ruin;",
-    "weighing the risk of what is to come, anew in each round, hardly bets at all; the best policy bets what it has won.",
+    "weighing the risk of what is to come, anew in each round, hardly bets at all; the best policy bets its winnings.",
 )
 
 
