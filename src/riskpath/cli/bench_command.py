@@ -11,7 +11,7 @@ from riskpath.cli.tables import table_of
 from riskpath.errors import RiskpathError
 from riskpath.experiments.bench import Bench
 from riskpath.experiments.bench import bench as run_bench
-from riskpath.experiments.bench_tables import agents_of, score_text, tasks_of
+from riskpath.experiments.bench_tables import SCORES, agents_of, tasks_of
 from riskpath.validation import given
 
 SUITES = ("suite",)
@@ -57,7 +57,7 @@ def bench(
     for title, rows in _tables(result):
         console.print(table_of(title, rows), highlight=False)
     written = result.save(folder)
-    console.print(f"results are in {', '.join(map(str, written))}", highlight=False)
+    console.print(f"intervals and figures are in {', '.join(map(str, written))}", highlight=False)
     if failed:
         raise RiskpathError(f"{len(failed)} cells failed; {failed[0]}")
     unfinished = [name for name in result.missing if only in name]
@@ -74,16 +74,21 @@ def _command(options: dict[str, Any], quick: bool) -> str:
 
 
 def _tables(result: Bench) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return both scores as rows for the terminal."""
-    rows = result.table()
-    tables = []
-    for score, title in (("share", "Share of the optimum's advantage"), ("gap", "Gap to the optimum")):
-        tasks = [task for task in tasks_of(rows) if any(row[score] is not None for row in task.values())]
+    """Return both scores as rows for the terminal, which is too narrow for the intervals."""
+    rows, tables = result.table(), []
+    for score, title in SCORES.items():
         lines = []
-        for task in tasks:
+        for task in tasks_of(rows):
             first = next(iter(task.values()))
-            agents = {name: score_text(task[name], score) if name in task else "" for name in agents_of(rows)}
-            lines.append({"problem": first["problem"], "measure": first["risk"], **agents})
+            agents = {name: _score(task.get(name), score) for name in agents_of(rows)}
+            if any(row[score] is not None for row in task.values()):
+                lines.append({"problem": first["problem"], "measure": first["risk"], **agents})
         if lines:
-            tables.append((title, lines))
+            tables.append((f"{title}: means over seeds", lines))
     return tables
+
+
+def _score(row: dict[str, Any] | None, score: str) -> str:
+    if row is None or row[score] is None:
+        return "–"
+    return f"{row[score]:z.2f}" if score == "share" else f"{row[score]:.3g}"

@@ -41,7 +41,7 @@ def heat_map(rows: list[dict[str, Any]], ax: Any = None) -> Any:
             ax.axhline(place - 0.5, color="white", linewidth=3)
     ax.spines[:].set_visible(False)
     bar = ax.figure.colorbar(image, ax=ax, shrink=min(1.0, 6 / len(tasks)), pad=0.02)
-    bar.set_label("share of the optimum's advantage (0: mean-optimal, 1: optimum)", fontsize=8)
+    bar.set_label("share of the optimum's advantage", fontsize=8)
     bar.ax.tick_params(labelsize=8)
     return ax
 
@@ -73,7 +73,7 @@ def _require_rows(rows: list[dict[str, Any]]) -> None:
 
 def _tall_axes(columns: int, rows: int) -> Any:
     """Return axes of a new figure that is as large as its cells need."""
-    figure = figure_class()(figsize=(3.6 + 0.85 * columns, 1.2 + 0.26 * rows), layout="constrained")
+    figure = figure_class()(figsize=(3.6 + 0.85 * columns, max(2.6, 1.2 + 0.26 * rows)), layout="constrained")
     return figure.subplots()
 
 
@@ -81,7 +81,7 @@ def _write(ax: Any, column: int, place: int, row: dict[str, Any]) -> None:
     """Write a share, or the gap where there is none."""
     share = row["share"]
     if share is None:
-        text, colour = f"gap {row['gap']:z.2g}", "#555555"
+        text, colour = f"gap {row['gap']:.3g}", "#555555"
     else:
         text, colour = f"{share:z.2f}", "white" if abs(np.clip(share, WORST, BEST)) > 0.65 else "black"
     ax.text(column, place, text.replace("-", "−"), ha="center", va="center", fontsize=7, color=colour)
