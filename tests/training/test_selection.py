@@ -29,6 +29,16 @@ def test_the_member_with_the_best_held_out_episodes_is_played(run):
     assert len(run.policy().members()) == 1
 
 
+def test_training_goes_on_as_if_no_member_had_been_chosen(run):
+    agent = rp.Adaptive("cvar:0.25", **TINY)
+    short = rp.train(agent, "RiskyGrid", steps=60, seeds=2)
+    others = jnp.tile(jnp.eye(5)[3], (2, 1))  # whatever was chosen
+    short.lanes = eqx.tree_at(lambda lanes: lanes.agent_state.params.plan.weights, short.lanes, others)
+    longer = rp.train(short, steps=40)
+    assert eqx.tree_equal(longer.lanes.replay_buffer, run.lanes.replay_buffer)
+    assert eqx.tree_equal(longer.lanes.agent_state.params, run.lanes.agent_state.params)
+
+
 def test_the_law_of_a_mixture_is_the_mixture_of_laws(run):
     # Two first goals, so far apart that they lead to different actions or to none.
     mixed = eqx.tree_at(
@@ -95,3 +105,7 @@ def test_other_agents_and_measures_are_refused_in_one_line(run):
         run.policy(risk="wang:-0.5")
     with pytest.raises(rp.RiskpathError, match="a CVaR level must be in"):
         run.frontier([0.0])
+    with pytest.raises(rp.RiskpathError, match="Adaptive has its own head and no 'table'"):
+        rp.Adaptive(network=rp.Network(head="table"))
+    with pytest.raises(rp.RiskpathError, match="needs a share of CVaR above 0"):
+        rp.Adaptive("1.0*mean+0.0*cvar:0.1")

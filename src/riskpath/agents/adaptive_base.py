@@ -17,6 +17,7 @@ from riskpath.agents.episodes import Units
 from riskpath.agents.goal_form import GoalForm, parts, serves
 from riskpath.agents.learning import scales
 from riskpath.agents.utility_form import ATOMS, UtilityForm
+from riskpath.errors import RiskpathError
 from riskpath.nn.law_critic import Inputs, cell_quantiles, cells
 from riskpath.nn.losses import midpoints
 from riskpath.risk.compose import as_risk
@@ -51,6 +52,11 @@ class AdaptiveAgent(Agent):
     def __check_init__(self):
         require_counts(contexts=self.contexts)
         require_counts(0, selection_episodes=self.selection_episodes)
+        name = type(self).__name__
+        if self.network.head != "factored":
+            raise RiskpathError(f"{name} has its own head and no {self.network.head!r}: leave network.head out")
+        if serves(self.risk) and isinstance(share := parts(self.risk)[0], float) and share <= 0:
+            raise RiskpathError(f"{name} needs a share of CVaR above 0 in {self.risk}; for the mean alone give 'mean'")
 
     @abc.abstractmethod
     def best_law(
@@ -127,11 +133,13 @@ class AdaptiveAgent(Agent):
     ) -> Memory:
         """Return the memory with the context and the history of this step.
 
-        A training episode starts in a random context half of the time, any other one as the plan says.
+        A training episode starts in a random context half of the time, else in that of the first member; any other
+        episode as the plan says. So training does not depend on which member was chosen before.
         """
         member_key, coin_key, context_key = jax.random.split(key, 3)
         plan, form = state.params.plan, self.form
-        planned = form.first(plan, jax.random.categorical(member_key, jnp.log(plan.weights)).astype(jnp.int32))
+        member = jax.random.categorical(member_key, jnp.log(plan.weights)).astype(jnp.int32)
+        planned = form.first(plan, jnp.where(epsilon > 0, 0, member))
         drawn = form.explore(plan, self.units(state), key=context_key)
         explore = (epsilon > 0) & (jax.random.uniform(coin_key) < 0.5)
         first = jax.tree.map(lambda a, b: jnp.where(explore, a, b), drawn, planned)

@@ -20,20 +20,21 @@ from riskpath.agents.agent import ActorOutput, AgentState
 from riskpath.agents.config import ActorCriticTraining
 from riskpath.agents.exploration import explore, no_noise
 from riskpath.agents.learning import scales
-from riskpath.nn.action_law_critic import ActionLawCritic, ContextActor
-from riskpath.nn.law_critic import cell_quantiles, cells
+from riskpath.nn.law_critic import ContextNetwork, cell_quantiles, cells
 from riskpath.nn.losses import quantile_huber
 from riskpath.nn.network import Network
 from riskpath.types import EnvSpec, Key, TimeStep, Transition, Window
 
-Twins = tuple[ActionLawCritic, ActionLawCritic]
+Twins = tuple[ContextNetwork, ContextNetwork]
+"""θ₁ and θ₂; the action is part of their context."""
 
 
 class Networks(eqx.Module):
     """Everything that is trained, and the plan that follows from it."""
 
     critic: Twins
-    actor: ContextActor
+    actor: ContextNetwork
+    """u of π(s, x) = tanh(u(s, x))."""
     plan: Any
 
 
@@ -52,10 +53,10 @@ class AdaptiveContinuous(AdaptiveAgent):
         first_key, second_key, actor_key = jax.random.split(key, 3)
         length, form, atoms = self.window(spec), self.form, self.training.online_taus
         first, second = (
-            ActionLawCritic(self.network, spec, length, atoms, form.context_size, key=k)
+            ContextNetwork(self.network, spec, length, form.context_size + spec.action_size, atoms, key=k)
             for k in (first_key, second_key)
         )
-        actor = ContextActor(self.network, spec, length, form.context_size, key=actor_key)
+        actor = ContextNetwork(self.network, spec, length, form.context_size, spec.action_size, key=actor_key)
         memory = self.first_memory(spec, form.plan(), no_noise(spec.action_size))
         return new_actor_critic(Networks((first, second), actor, form.plan()), memory)
 
@@ -90,9 +91,9 @@ class AdaptiveContinuous(AdaptiveAgent):
 
             def one(context: Any, after: Any, key: Key) -> Float[Array, ""]:
                 x, x_after = form.describe(context, units), form.describe(after, units)
-                action = smooth_action(t, jnp.tanh(targets.actor.raw(seen, x_after)), key=key)
+                action = smooth_action(t, jnp.tanh(targets.actor(seen, x_after)), key=key)
                 pairs = zip(targets.critic, following, strict=True)
-                first, second = (z(f, x_after, action) for z, f in pairs)
+                first, second = (z(f, jnp.concatenate([x_after, action])) for z, f in pairs)
                 worse = self.expected_utility(state, after, first) <= self.expected_utility(state, after, second)
                 future = jnp.where(worse, first, second)
                 aim = scale * step.reward + jnp.where(step.terminated, 0.0, self.discount * future)
@@ -100,7 +101,7 @@ class AdaptiveContinuous(AdaptiveAgent):
                 wanted = self.expected_utility(state, context, aim)
                 loss = jnp.zeros(())
                 for z, f in zip(critic, now, strict=True):
-                    law = z(f, x, step.action)
+                    law = z(f, jnp.concatenate([x, step.action]))
                     error = self.expected_utility(state, context, law) - wanted
                     loss += quantile_huber(law, levels, aim, kappa, probs) / t.online_taus
                     loss += self.utility_weight * error**2
@@ -108,15 +109,16 @@ class AdaptiveContinuous(AdaptiveAgent):
 
             return jnp.mean(jax.vmap(one)(befores, afters, jax.random.split(key, self.contexts)))
 
-        def actor_loss(actor: ContextActor, state: AgentState, sample: Any) -> Float[Array, ""]:
+        def actor_loss(actor: ContextNetwork, state: AgentState, sample: Any) -> Float[Array, ""]:
             _, befores, _ = contexts(sample)
             now = [both_features(z.inputs, sample[0])[0] for z in state.params.critic]
             seen = both_features(actor.inputs, sample[0])[0]
 
             def one(context: Any) -> Float[Array, ""]:
                 x = form.describe(context, units)
-                raw = actor.raw(seen, x)
-                first, second = (z(f, x, jnp.tanh(raw)) for z, f in zip(state.params.critic, now, strict=True))
+                raw = actor(seen, x)
+                with_action = jnp.concatenate([x, jnp.tanh(raw)])
+                first, second = (z(f, with_action) for z, f in zip(state.params.critic, now, strict=True))
                 return saturation_penalty(t, raw) - self.expected_utility(state, context, 0.5 * (first + second))
 
             return jnp.mean(jax.vmap(one)(befores))
@@ -146,10 +148,11 @@ class AdaptiveContinuous(AdaptiveAgent):
     def _action(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, " C"]:
         """Return π(s, x)."""
         actor, x = state.params.actor, self.form.describe(memory.context, self.units(state))
-        return jnp.tanh(actor.raw(features(actor.inputs, memory, time_step), x))
+        return jnp.tanh(actor(features(actor.inputs, memory, time_step), x))
 
     def _law(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, " N"]:
         """Return the law of the actor's own action, the mean of both critics."""
-        action, x = self._action(state, memory, time_step), self.form.describe(memory.context, self.units(state))
-        first, second = (z(features(z.inputs, memory, time_step), x, action) for z in state.params.critic)
+        x = self.form.describe(memory.context, self.units(state))
+        with_action = jnp.concatenate([x, self._action(state, memory, time_step)])
+        first, second = (z(features(z.inputs, memory, time_step), with_action) for z in state.params.critic)
         return 0.5 * (first + second)

@@ -1,6 +1,6 @@
 """What the training loop tells every agent about its episodes: the returns so far, and where episodes start.
 
-Agents take their scales from here, so that nobody has to tell them the unit of the rewards: if all rewards are
+Agents take their scales from here, so the unit of the rewards does not have to be configured: if all rewards are
 multiplied by a power of two, every number that an agent computes is multiplied with them, or stays the same, exactly.
 """
 

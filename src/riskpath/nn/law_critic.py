@@ -92,35 +92,54 @@ class Inputs(eqx.Module):
         return self(step.observation, now), self(step.next_observation, following)
 
 
-class LawCritic(eqx.Module):
-    """θ(s, x, ·) for discrete actions."""
+class ContextNetwork(eqx.Module):
+    """A network of the observation, or of the history, and a context; the context may include a continuous action."""
 
     inputs: Inputs
     context: eqx.nn.Linear
     mlp: MLP
     out: eqx.nn.Linear
+
+    def __init__(self, network: Network, spec: EnvSpec, length: int, context: int, outputs: int, *, key: Key):
+        inputs_key, context_key, mlp_key, out_key = jax.random.split(key, 4)
+        self.inputs = Inputs(network, spec, length, key=inputs_key)
+        self.context = eqx.nn.Linear(context, network.hidden[0], use_bias=False, key=context_key)
+        self.mlp = MLP(network.hidden[0], network.hidden[1:], key=mlp_key)
+        self.out = eqx.nn.Linear(network.hidden[-1], outputs, key=out_key)
+
+    def __call__(self, features: Float[Array, " H"], context: Float[Array, " F"]) -> Float[Array, " O"]:
+        """Return the outputs from the features of the observation and of the context."""
+        return self.out(self.hidden(features, context))
+
+    def hidden(self, features: Float[Array, " H"], context: Float[Array, " F"]) -> Float[Array, " W"]:
+        """Return the last hidden layer."""
+        return self.mlp(jax.nn.relu(features + self.context(context)))
+
+
+class LawCritic(eqx.Module):
+    """θ(s, x, ·) for discrete actions."""
+
+    net: ContextNetwork
     shape: tuple[int, int] = eqx.field(static=True)
     """N atoms, A actions."""
 
     def __init__(self, network: Network, spec: EnvSpec, length: int, atoms: int, context: int, *, key: Key):
-        inputs_key, context_key, mlp_key, out_key = jax.random.split(key, 4)
-        width, self.shape = network.hidden[0], (atoms, spec.num_actions)
-        self.inputs = Inputs(network, spec, length, key=inputs_key)
-        self.context = eqx.nn.Linear(context, width, use_bias=False, key=context_key)
-        self.mlp = MLP(width, network.hidden[1:], key=mlp_key)
-        self.out = eqx.nn.Linear(network.hidden[-1], atoms * spec.num_actions, key=out_key)
+        self.shape = (atoms, spec.num_actions)
+        self.net = ContextNetwork(network, spec, length, context, atoms * spec.num_actions, key=key)
+
+    @property
+    def inputs(self) -> Inputs:
+        """The part that sees the observation alone."""
+        return self.net.inputs
 
     def __call__(self, features: Float[Array, " H"], context: Float[Array, " F"]) -> Float[Array, "N A"]:
         """Return θ of every action from the features of the observation and of the context."""
-        return self.out(self._hidden(features, context)).reshape(self.shape)
+        return self.net(features, context).reshape(self.shape)
 
     def law(
         self, features: Float[Array, " H"], context: Float[Array, " F"], action: Int[Array, ""]
     ) -> Float[Array, " N"]:
         """Return θ of one action, without computing the others."""
-        weight, bias = self.out.weight.reshape(*self.shape, -1)[:, action], self.out.bias
+        weight, bias = self.net.out.weight.reshape(*self.shape, -1)[:, action], self.net.out.bias
         assert bias is not None
-        return weight @ self._hidden(features, context) + bias.reshape(self.shape)[:, action]
-
-    def _hidden(self, features: Float[Array, " H"], context: Float[Array, " F"]) -> Float[Array, " H"]:
-        return self.mlp(jax.nn.relu(features + self.context(context)))
+        return weight @ self.net.hidden(features, context) + bias.reshape(self.shape)[:, action]
