@@ -45,7 +45,7 @@ def wandb(monkeypatch) -> list[tuple[int, dict[str, float]]]:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: str(page.relative_to(ROOT))
 )
-def test_code_blocks_run(page, unchecked, wandb, monkeypatch):
+def test_code_blocks_run(page, unchecked, optimised, wandb, monkeypatch):
     monkeypatch.setattr(compose, "BY_NAME", dict(compose.BY_NAME))  # a page may register a measure
     program = "\n".join(blocks(page, "python"))
     exec(compile(program, str(page), "exec"), {"__name__": page.stem})

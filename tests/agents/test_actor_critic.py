@@ -18,7 +18,7 @@ from riskpath.risk.law import Law
 from riskpath.training import fused_loop as loop
 from riskpath.training.lanes import start
 from riskpath.types import EnvSpec
-from tests.conftest import USUAL_LOOPS
+from tests.conftest import USUAL_PASSES
 
 MEASURES = [rp.Mean(), rp.CVaR(0.25), rp.Wang(0.75), rp.Wang(-0.75), rp.POW(-2.0), rp.CPW(0.71)]
 SPEC = EnvSpec(num_actions=0, observation_shape=(2,), max_episode_steps=30, action_size=1)
@@ -170,7 +170,7 @@ def improved() -> Any:
 
 
 @pytest.mark.parametrize("kind", ["IQTD3", "convolved"])
-def test_a_short_run_improves(kind, improved, unchecked):
+def test_a_short_run_improves(kind, improved, unchecked, optimised):
     _, before, after = improved(kind)
     assert (after > before + 20).all(), (before, after)
 
@@ -205,7 +205,7 @@ def test_the_replay_buffer_is_not_copied_in_the_loop(unchecked):
     lanes = start([learner("convolved")], [EASY], 2, 4, 0)
     lowered = loop.chunk.lower(lanes, EASY.spec, jnp.int32(1)).lowered  # pyright: ignore[reportFunctionMemberAccess]
     # Copies are inserted as in the programs of users: without optimisations only machine code differs.
-    text = lowered.compile(compiler_options=USUAL_LOOPS).as_text()
+    text = lowered.compile(compiler_options=USUAL_PASSES).as_text()
     shape = "f32[" + ",".join(map(str, lanes.replay_buffer.rows.shape)) + "]"
     bodies = [part for part in text.split("\n\n") if "ENTRY" not in part]
     assert shape in text
