@@ -17,6 +17,8 @@ from riskpath.risk import compose
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+LONG = ["README.md", *(f"docs/{name}.md" for name in ("guides/training", "guides/own-environment", "tutorials/learn"))]
+"""Pages that train for so long that optimising the programs saves time."""
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -45,7 +47,9 @@ def wandb(monkeypatch) -> list[tuple[int, dict[str, float]]]:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: str(page.relative_to(ROOT))
 )
-def test_code_blocks_run(page, unchecked, optimised, wandb, monkeypatch):
+def test_code_blocks_run(page, unchecked, wandb, monkeypatch, request):
+    if str(page.relative_to(ROOT)) in LONG:
+        request.getfixturevalue("optimised")
     monkeypatch.setattr(compose, "BY_NAME", dict(compose.BY_NAME))  # a page may register a measure
     program = "\n".join(blocks(page, "python"))
     exec(compile(program, str(page), "exec"), {"__name__": page.stem})
