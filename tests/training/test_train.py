@@ -247,7 +247,7 @@ LEARN = rp.Training(
     target_update_interval=50,
     learning_rate=5e-3,
     learning_rate_decay=0.1,
-    decay_steps=2_500.0,
+    decay_steps=3_500.0,
     epsilon_end=0.3,
     buffer_size=8000,
     batch_size=16,
@@ -261,7 +261,7 @@ def learned(name: str, problem: rp.ThreeState = BET) -> rp.Run:
     few: dict[str, Any] = {"convolved_taus": 8} if "convolved" in name else {}
     network = rp.Network(hidden=(32,), history_size=8)
     agent = AGENTS[name](rp.CVaR(0.1), discount=1.0, network=network, training=LEARN, **few)
-    return rp.train(agent, problem, steps=3_300, seeds=2)
+    return rp.train(agent, problem, steps=4_500, seeds=2)
 
 
 @pytest.mark.parametrize("name", ["TQL joint", "TQL trajectory", "TQL convolved"])
@@ -295,6 +295,6 @@ def test_cvar_drl_reacts_to_its_rewards(unchecked, optimised):
     mdp = rp.FiniteMDP.from_outcomes(outcomes, start="year 1")
     training = dataclasses.replace(LEARN, batch_size=32, online_taus=32, target_taus=32, act_taus=64)  # it needs more
     agent = rp.CVaRDRL("cvar:0.25", discount=1.0, network=rp.Network(hidden=(32,)), training=training)
-    run = rp.train(agent, mdp, steps=3_300, seeds=2)
+    run = rp.train(agent, mdp, steps=4_500, seeds=2)
     assert run.values()[0] == pytest.approx([25.0, 25.0])
     assert run.estimates()[0] == pytest.approx([25.0, 25.0], abs=5.0)
