@@ -20,7 +20,7 @@ install: .venv/.installed
 .venv/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "riskpath needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/$(PIP) install -c constraints.txt -e ".[all,dev]"
+	$(BIN)/$(PIP) install --no-compile -c constraints.txt -e ".[all,dev]"  # Python compiles what it imports
 	@touch $@
 
 demo: install
@@ -32,7 +32,7 @@ lint: install
 	$(BIN)/basedpyright
 
 test: lint
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # Stable-Baselines3 needs PyTorch, so these tests have an environment of their own.
 test-peers: .venv-peers/.installed

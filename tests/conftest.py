@@ -45,6 +45,20 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
+SLOWEST = (
+    *("test_docs", "test_host_loop", "test_train", "test_actor_critic", "test_checkpoint", "test_critics"),
+    *("test_observation_encoder", "test_examples", "test_adaptive", "test_adaptive_solver", "test_run_commands"),
+    *("test_scales", "test_losses", "test_operators", "test_demo"),
+)
+"""Files that take longest."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the slowest files first, so that two processes end at about the same time."""
+    order = {name: place for place, name in enumerate(SLOWEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
+
 def pytest_collection_finish() -> None:
     """Let the garbage collector pass over the modules and tests: tracing makes it run often."""
     gc.collect()
