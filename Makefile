@@ -17,10 +17,11 @@ PIP := python -m pip --quiet --disable-pip-version-check
 
 install: .venv/.installed
 
+# Python compiles what it imports; that is a small part of what is installed.
 .venv/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "riskpath needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/$(PIP) install --no-compile -c constraints.txt -e ".[all,dev]"  # Python compiles what it imports
+	$(BIN)/$(PIP) install --no-compile -c constraints.txt -e ".[all,dev]"
 	@touch $@
 
 demo: install

@@ -30,7 +30,7 @@ FEW: dict[str, Any] = {"batch_size": 4, "online_taus": 4, "target_taus": 4, "act
 def agent_of(kind: str, risk=rp.CVaR(0.25), **fields):  # noqa: B008
     if kind == "IQTD3":
         return rp.IQTD3(risk, network=NETWORK, **fields)
-    return rp.TQLContinuous(risk, critic=kind, network=NETWORK, **fields)  # pyright: ignore[reportArgumentType]
+    return rp.TQLContinuous(risk, critic=kind, convolved_taus=8, network=NETWORK, **fields)  # pyright: ignore[reportArgumentType]
 
 
 @functools.cache
@@ -64,10 +64,10 @@ def test_the_convolved_measure_is_that_of_the_exact_convolution(risk):
     agent: Any = agent_of("convolved", risk, discount=0.9)
     critics = fresh_critics("convolved")
     x, action = jax.random.normal(jax.random.key(2), (2 + 8 + 2,)), jnp.array([0.2])
-    levels = midpoints(16)
+    levels = midpoints(8)
     past = np.asarray(critics.past.quantiles(x, jnp.zeros((0,)), levels), float)
     first, second = (np.asarray(z.quantiles(x[:2], action, levels), float) for z in critics.markov)
-    even = np.full(16, 1 / 16)
+    even = np.full(8, 1 / 8)
     exact = Law((past - past.mean()) / 0.9**3, even).convolve(Law((first + second) / 2, even))
     believed = eqx.filter_jit(lambda time: agent.risk.value(agent._atoms(critics, x, x[:2], action, time)))
     value = believed(jnp.int32(3))

@@ -129,7 +129,7 @@ class Signal(gymnasium.Env):
 def test_what_is_sensed_is_learned_used_and_kept(image, tmp_path, unchecked):
     network = rp.Network(hidden=(16,), normalize_observations=not image)
     agent = rp.IQN(rp.Mean(), discount=1.0, network=network, training=SMALL)
-    run = rp.train(agent, lambda: Signal(image), steps=1_500, seeds=2)
+    run = rp.train(agent, lambda: Signal(image), steps=800, seeds=2)
     assert run.lanes.time_step.observation.dtype == (np.uint8 if image else np.float32)
     assert run.evaluate(50).returns.mean() > 0.95
     run.save(tmp_path / "run")
@@ -155,7 +155,7 @@ def test_every_agent_can_normalise_and_see_images(agent, unchecked):
         def step(self, action):
             return self.observation_space.sample(), 1.0, bool(self.np_random.random() < 0.2), False, {}
 
-    network = rp.Network(hidden=(8,), history_size=4, window=3, normalize_observations=True)
+    network = rp.Network(hidden=(8,), history_size=4, window=2, normalize_observations=True)
     few: Any = {
         "batch_size": 8,
         "online_taus": 4,
@@ -166,7 +166,8 @@ def test_every_agent_can_normalise_and_see_images(agent, unchecked):
     }
     kind: Any = rp.Training if agent is rp.TQL else rp.ActorCriticTraining
     training = kind(**few, train_freq=4, target_update_interval=5)
-    run = rp.train(agent(network=network, training=training), Picture, steps=120)
+    fewer: Any = {"convolved_taus": 4} if agent is rp.TQLContinuous else {}
+    run = rp.train(agent(network=network, training=training, **fewer), Picture, steps=120)
     assert np.isfinite(run.estimates()).all()
     counts = [leaf for leaf in jax.tree.leaves(run.lanes.agent_state.params) if leaf.shape == (1, 75)]
     assert counts

@@ -48,7 +48,7 @@ AGENTS = {
         risk, network=NETWORK, training=ACTOR, selection_episodes=10
     ),
     "IQTD3": lambda risk: rp.IQTD3(risk, network=NETWORK, training=ACTOR),
-    "TQLContinuous": lambda risk: rp.TQLContinuous(risk, network=NETWORK, training=ACTOR),
+    "TQLContinuous": lambda risk: rp.TQLContinuous(risk, convolved_taus=4, network=NETWORK, training=ACTOR),
 }
 
 

@@ -1,7 +1,6 @@
 """Training as a whole: same seed same bits, one program for many settings, and every agent learns what it should."""
 
 import dataclasses
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -25,7 +24,7 @@ AGENTS = {
     "QRSRM": rp.QRSRM,
     "TQL joint": lambda *a, **k: rp.TQL(*a, critic="joint", **k),
     "TQL trajectory": lambda *a, **k: rp.TQL(*a, critic="trajectory", **k),
-    "TQL convolved": lambda *a, **k: rp.TQL(*a, critic="convolved", **k),
+    "TQL convolved": lambda *a, **k: rp.TQL(*a, critic="convolved", convolved_taus=8, **k),
 }
 
 
@@ -258,9 +257,8 @@ LEARN = rp.Training(
 
 
 def learned(name: str, problem: rp.ThreeState = BET) -> rp.Run:
-    few: dict[str, Any] = {"convolved_taus": 8} if "convolved" in name else {}
     network = rp.Network(hidden=(32,), history_size=8)
-    agent = AGENTS[name](rp.CVaR(0.1), discount=1.0, network=network, training=LEARN, **few)
+    agent = AGENTS[name](rp.CVaR(0.1), discount=1.0, network=network, training=LEARN)
     return rp.train(agent, problem, steps=4_500, seeds=2)
 
 
