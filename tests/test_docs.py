@@ -17,7 +17,11 @@ from riskpath.risk import compose
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
-LONG = ["README.md", *(f"docs/{name}.md" for name in ("guides/training", "guides/own-environment", "tutorials/learn"))]
+LONG = [
+    "README.md",
+    *(f"docs/guides/{name}.md" for name in ("training", "own-environment")),
+    *(f"docs/tutorials/{name}.md" for name in ("learn", "gymnasium")),
+]
 """Pages that train for so long that optimising the programs saves time."""
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 

@@ -15,7 +15,7 @@ from riskpath.envs.environment import Environment
 from riskpath.training.lanes import with_first
 from riskpath.types import EnvSpec
 
-SIZES: dict[str, Any] = {"online_taus": 4, "target_taus": 4, "act_taus": 4, "buffer_size": 400, "learning_starts": 40}
+SIZES: dict[str, Any] = {"online_taus": 4, "target_taus": 4, "act_taus": 4, "buffer_size": 400, "learning_starts": 0}
 NETWORK = rp.Network(hidden=(8,), history_size=4, window=2)
 TRAINING = rp.Training(**SIZES, learning_rate=1e-2, batch_size=4, target_update_interval=20, epsilon_steps=100.0)
 CONTINUOUS = rp.ActorCriticTraining(**SIZES, batch_size=4, train_freq=2)

@@ -94,7 +94,7 @@ COVERED = [
 @pytest.mark.parametrize(("seeds", "episodes", "effect", "risk", "truth"), COVERED)
 def test_90_percent_of_the_90_percent_intervals_contain_the_true_value(seeds, episodes, effect, risk, truth):
     many = [sample(seeds, episodes, effect, seed) for seed in range(200)]
-    found = evaluation(*many, risk=risk).risk(confidence=0.9, resamples=400)
+    found = evaluation(*many, risk=risk).risk(confidence=0.9, resamples=200)
     covered = np.mean([truth in interval for interval in found])
     print(f"covered {covered:.3f}")
     assert 0.84 <= covered <= 0.96
