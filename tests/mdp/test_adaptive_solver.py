@@ -5,7 +5,7 @@ import functools
 import pytest
 
 import riskpath as rp
-from tests.mdp.problems import PlainLaw, all_adaptive_laws, all_return_policies, random_mdp, value
+from tests.mdp.problems import PlainLaw, all_adaptive_laws, all_return_policies, best_of, random_mdp
 
 GRID = rp.RiskyGrid()
 MEASURES = ["mean", "cvar:0.1", "cvar:0.5", "wang:-0.75", "wang:0.75", "pow:-2", "pow:2", "cpw:0.71"]
@@ -21,8 +21,7 @@ def problem(seed: int) -> tuple[rp.FiniteMDP, list[PlainLaw]]:
 
 @functools.cache
 def best_value(seed: int, risk: str) -> float:
-    measure = rp.parse_risk(risk)
-    return max(value(measure, law) for law in problem(seed)[1])
+    return best_of(rp.parse_risk(risk), problem(seed)[1])
 
 
 @functools.cache
