@@ -241,11 +241,11 @@ def test_a_wrong_call_is_refused_in_one_line(call, message, unchecked):
 # probability 0.2, well away from the level 0.1 at which the tail is cut.
 BET = rp.ThreeState(p_win=0.8)
 LEARN = rp.Training(
-    learning_starts=300,
+    learning_starts=500,
     target_update_interval=50,
-    learning_rate=5e-3,
+    learning_rate=3e-3,
     learning_rate_decay=0.1,
-    decay_steps=3_500.0,
+    decay_steps=5_000.0,
     epsilon_end=0.3,
     buffer_size=8000,
     batch_size=16,
@@ -258,7 +258,7 @@ LEARN = rp.Training(
 def learned(name: str, problem: rp.ThreeState = BET) -> rp.Run:
     network = rp.Network(hidden=(32,), history_size=8)
     agent = AGENTS[name](rp.CVaR(0.1), discount=1.0, network=network, training=LEARN)
-    return rp.train(agent, problem, steps=4_500, seeds=2)
+    return rp.train(agent, problem, steps=6000, seeds=2)
 
 
 @pytest.mark.parametrize("name", ["TQL joint", "TQL trajectory", "TQL convolved"])
@@ -292,6 +292,6 @@ def test_cvar_drl_reacts_to_its_rewards(unchecked, optimised):
     mdp = rp.FiniteMDP.from_outcomes(outcomes, start="year 1")
     training = dataclasses.replace(LEARN, batch_size=32, online_taus=32, target_taus=32, act_taus=64)  # it needs more
     agent = rp.CVaRDRL("cvar:0.25", discount=1.0, network=rp.Network(hidden=(32,)), training=training)
-    run = rp.train(agent, mdp, steps=4_500, seeds=2)
+    run = rp.train(agent, mdp, steps=6_000, seeds=2)
     assert run.values()[0] == pytest.approx([25.0, 25.0])
     assert run.estimates()[0] == pytest.approx([25.0, 25.0], abs=5.0)
