@@ -3,6 +3,7 @@
 #   make install      create .venv with all extras and the development tools, at pinned versions
 #   make demo         solve a betting game exactly, then let three agents learn to play it
 #   make test         lint, check types and run the tests; this is what CI runs
+#   make test-long    repeat some tests in costlier modes
 #   make lint         only lint and check types
 #   make format       fix what ruff can fix
 #   make package      build the wheel, install it into an empty environment and try it there
@@ -13,7 +14,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := python -m pip --quiet --disable-pip-version-check
 
-.PHONY: install demo test test-peers bench-peers-install lint format package docs clean
+.PHONY: install demo test test-long test-peers bench-peers-install lint format package docs clean
 
 install: .venv/.installed
 
@@ -33,7 +34,10 @@ lint: install
 	$(BIN)/basedpyright
 
 test: lint
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not long"
+
+test-long: install
+	$(BIN)/pytest -m long
 
 # Stable-Baselines3 needs PyTorch, so these tests have an environment of their own.
 test-peers: .venv-peers/.installed

@@ -47,7 +47,7 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 SLOWEST = (
     *("test_docs", "test_host_loop", "test_train", "test_actor_critic", "test_checkpoint", "test_critics"),
-    *("test_observation_encoder", "test_examples", "test_adaptive", "test_adaptive_solver", "test_run_commands"),
+    *("test_observation_encoder", "test_adaptive", "test_adaptive_solver", "test_run_commands"),
     *("test_scales", "test_losses", "test_operators", "test_demo"),
 )
 """Files that take longest."""

@@ -1,8 +1,9 @@
-"""Every Python block of README and documentation runs, one program for each page; links and commands are valid."""
+"""Every Python block of README and documentation and every example runs; links and commands are valid."""
 
 import importlib
 import pkgutil
 import re
+import runpy
 import shlex
 import sys
 from pathlib import Path
@@ -61,6 +62,13 @@ def test_code_blocks_run(page, unchecked, wandb, monkeypatch, request):
         assert [step for step, _ in wandb] == sorted({step for step, _ in wandb})
         assert {"loss/0", "estimate/5", "values/5", "step/0"} <= set().union(*(numbers for _, numbers in wandb))
         assert all(isinstance(one, int | float) for _, numbers in wandb for one in numbers.values())
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_examples_run_and_print_their_results(path, unchecked, optimised, capsys):
+    # Here, because some of them train what a page trains: a program that was compiled for a page serves them, too.
+    runpy.run_path(str(path), run_name="__main__")
+    assert capsys.readouterr().out
 
 
 @every_page

@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-from contextlib import nullcontext
 from typing import Any
 
 import equinox as eqx
@@ -40,6 +39,8 @@ NET = rp.Network(hidden=(8,), history_size=8, window=2)
 NUMBERED = {"network": NET, "training": rp.Training(**SMALL)}
 SOFT = {"network": NET, "training": rp.Training(**SMALL, target_update_rate=0.3)}
 VECTORS = {"network": NET, "training": rp.ActorCriticTraining(**SMALL)}
+AGENT = rp.IQN(rp.CVaR(0.5), **NUMBERED)
+"""Wherever the agent does not matter: environments of one size then share a program."""
 CAR = rp.RiskyMountainCar(0.5, 30)
 
 
@@ -117,42 +118,49 @@ def leaves(lanes: Lanes) -> list[np.ndarray]:
     return [np.asarray(plain(x)) for x in jax.tree.leaves(eqx.filter(parts, eqx.is_array))]
 
 
-@pytest.mark.parametrize(
-    ("agent", "env", "envs", "settings"),
-    [
-        (rp.TQL(rp.CVaR(0.5), critic="trajectory", **SOFT), "RiskyGrid", 2, as_users),
-        (rp.IQN(rp.CVaR(0.5), **NUMBERED), "RiskyGrid", 1, nullcontext),
-        (rp.IQTD3(rp.CVaR(0.5), **VECTORS), CAR, 4, nullcontext),
-        (
-            rp.Adaptive(rp.CVaR(0.5), network=rp.Network(hidden=(8,)), training=NUMBERED["training"]),
-            "RiskyGrid",
-            1,
-            nullcontext,
-        ),
-    ],
-    ids=["TQL", "IQN", "IQTD3", "Adaptive"],
-)
-def test_both_loops_give_the_same_bits(agent, env, envs, settings, unchecked):
+HISTORY = rp.TQL(rp.CVaR(0.5), critic="trajectory", **SOFT)
+"""Has a history, soft updates and, below, two environments; `Adaptive` has neither and one environment."""
+
+
+def check_both_loops(agent: rp.Agent, env: Any, envs: int) -> None:
+    """Train in both loops and compare every number."""
     world = as_environment(env)
     row = Compiled(world, 2 * envs)
-    first = start([agent], [world], 2, envs, 0)
+    *_, (fused, _) = loop.advance(start([agent], [world], 2, envs, 0), world.spec, 120, 2)
     begun = host.start([agent], HostEnvironment(world.spec), row, 2, envs, 0)
-    # Compiling as users do takes long: one agent with a history, soft updates and two environments shows that bits stay
-    # equal then.
-    with settings():
-        *_, (fused, _) = loop.advance(first, world.spec, 120, 2)
-        *_, (hosted, _) = host.advance(begun, row, world.spec, 120, 2)
+    *_, (hosted, _) = host.advance(begun, row, world.spec, 120, 2)
     assert int(hosted.steps) == int(fused.steps) >= 120
     for a, b in zip(leaves(fused), leaves(hosted), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize(
+    ("agent", "env", "envs"),
+    [
+        (HISTORY, "RiskyGrid", 2),
+        (rp.IQTD3(rp.CVaR(0.5), **VECTORS), CAR, 4),
+        (rp.Adaptive(rp.CVaR(0.5), network=rp.Network(hidden=(8,)), training=NUMBERED["training"]), "RiskyGrid", 1),
+    ],
+    ids=["TQL", "IQTD3", "Adaptive"],
+)
+def test_both_loops_give_the_same_bits(agent, env, envs, unchecked):
+    check_both_loops(agent, env, envs)
+
+
+@pytest.mark.long
+def test_both_loops_give_the_same_bits_compiled_as_users_do(unchecked):
+    jax.clear_caches()
+    with as_users():
+        check_both_loops(HISTORY, "RiskyGrid", 2)
+    jax.clear_caches()
+
+
+@pytest.mark.parametrize(
     ("agent", "env"),
     [
-        (rp.IQN(rp.Mean(), **NUMBERED), lambda: Echo(spaces.Discrete(4, start=1), spaces.Discrete(3, start=5))),
+        (AGENT, lambda: Echo(spaces.Discrete(4, start=1), spaces.Discrete(3, start=5))),
         (rp.TQL(rp.CVaR(0.5), **NUMBERED), lambda: Echo(spaces.Dict({"x": spaces.Box(0.0, 1.0, (2,), np.float32)}))),
-        (rp.IQN(rp.Mean(), **NUMBERED), lambda: Echo(masked=True)),
+        (AGENT, lambda: Echo(masked=True)),
         (rp.IQTD3(rp.CVaR(0.5), **VECTORS), lambda: Echo(action_space=spaces.Box(-3.0, 1.0, (2,), np.float32))),
     ],
     ids=["numbers", "dict", "masked", "vectors"],
@@ -174,12 +182,11 @@ def test_a_gymnasium_environment_is_trained_evaluated_kept_and_resumed(agent, en
 
 
 def test_ids_objects_vectors_and_workers(unchecked):
-    agent = rp.IQN(rp.Mean(), **NUMBERED)
-    by_id = rp.train(agent, "CartPole-v1", steps=60, seed=3)
-    by_object = rp.train(agent, gymnasium.make("CartPole-v1"), steps=60, seed=3)
+    by_id = rp.train(AGENT, "CartPole-v1", steps=60, seed=3)
+    by_object = rp.train(AGENT, gymnasium.make("CartPole-v1"), steps=60, seed=3)
     row = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")], autoreset_mode=AutoresetMode.SAME_STEP)
-    by_row = rp.train(agent, row, steps=60, seed=3)
-    by_workers = rp.train(agent, "CartPole-v1", steps=60, seed=3, workers=True)
+    by_row = rp.train(AGENT, row, steps=60, seed=3)
+    by_workers = rp.train(AGENT, "CartPole-v1", steps=60, seed=3, workers=True)
     assert by_workers.vector is not None
     by_workers.vector.close()
     for other in (by_object, by_row, by_workers):
@@ -189,14 +196,14 @@ def test_ids_objects_vectors_and_workers(unchecked):
 
 
 def test_a_run_on_an_id_is_loaded_without_being_told(tmp_path, unchecked):
-    run = rp.train(rp.IQN(rp.Mean(), **NUMBERED), "CartPole-v1", steps=60)
+    run = rp.train(AGENT, "CartPole-v1", steps=60)
     run.save(tmp_path / "run")
     again = rp.load(tmp_path / "run")
     assert (again.evaluate(3, seed=1).returns == run.evaluate(3, seed=1).returns).all()
 
 
 def test_ctrl_c_returns_what_was_trained(unchecked):
-    run = rp.train(rp.IQN(rp.Mean(), **NUMBERED), lambda: Echo(), steps=60)  # compiled by now
+    run = rp.train(AGENT, lambda: Echo(), steps=60)  # compiled by now
     threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     rp.train(run, steps=10_000_000)
     assert 60 < run.steps < 10_000_000
@@ -237,7 +244,7 @@ def test_a_policy_is_shown_what_it_was_trained_on(state, message, unchecked):
         (rp.IQN(), "Nothing-v0", "unknown environment 'Nothing-v0'"),
         (rp.IQN(), lambda: 3, "must return a gymnasium.Env, got a int"),
         (rp.IQN(), lambda: 1 / 0, "cannot make the environment: ZeroDivisionError"),
-        (rp.IQN(**NUMBERED), lambda: Echo(fails_at=2), "failed in step: ValueError: the motor is broken"),
+        (AGENT, lambda: Echo(fails_at=2), "failed in step: ValueError: the motor is broken"),
         (
             rp.TQL(),
             lambda: Echo(),
@@ -266,10 +273,10 @@ def test_settings_have_their_own_environments(unchecked):
 
 
 def test_an_object_that_cannot_be_made_again_serves_one_lane_and_stays_open(unchecked):
-    agent, env, closed = rp.IQN(rp.Mean(), **NUMBERED), Echo(), []
+    env, closed = Echo(), []
     env.close = lambda: closed.append(True)
     told: list[Any] = []
-    run = rp.train(agent, env, steps=80, callbacks=[lambda run, numbers: told.append(numbers.get("estimate"))])
+    run = rp.train(AGENT, env, steps=80, callbacks=[lambda run, numbers: told.append(numbers.get("estimate"))])
     assert run.steps == 80
     assert np.isfinite(told[-1]).all()
     assert run.estimates() == pytest.approx(told[-1].reshape(1, 1))
@@ -277,9 +284,9 @@ def test_an_object_that_cannot_be_made_again_serves_one_lane_and_stays_open(unch
         run.evaluate(2)
     assert run.evaluate(2, env=Echo).returns.tolist() == [[[5.0, 5.0]]]
     with pytest.raises(rp.RiskpathError, match="evaluation needs environments of its own"):
-        rp.train(agent, env, steps=50, evaluate_every=10)
+        rp.train(AGENT, env, steps=50, evaluate_every=10)
     with pytest.raises(rp.RiskpathError, match="give a function that makes one"):
-        rp.train(agent, Echo(), steps=50, seeds=2)
+        rp.train(AGENT, Echo(), steps=50, seeds=2)
     assert rp.train(run, steps=20).steps == 100
     assert not closed
     assert env.reset(seed=0)[0].shape == (3,)
@@ -287,7 +294,7 @@ def test_an_object_that_cannot_be_made_again_serves_one_lane_and_stays_open(unch
 
 def test_a_vector_environment_is_trained_on_but_not_evaluated_in(unchecked):
     row = SyncVectorEnv([Echo] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
-    run = rp.train(rp.IQN(rp.Mean(), **NUMBERED), row, steps=60, seeds=2)
+    run = rp.train(AGENT, row, steps=60, seeds=2)
     assert np.isfinite(run.estimates()).all()
     for env in (None, row):
         with pytest.raises(rp.RiskpathError, match="give env=…, an id or a function that makes one environment"):
@@ -309,9 +316,8 @@ class Failing(Echo):
 
 @pytest.mark.parametrize("env", [Failing(), Failing], ids=["object", "function"])
 def test_an_error_in_the_middle_of_training_leaves_what_was_learned(env, tmp_path, unchecked):
-    agent = rp.IQN(rp.Mean(), **NUMBERED)
     with pytest.raises(rp.TrainingStopped, match="failed in step: ValueError: the motor is broken") as stop:
-        rp.train(agent, env, steps=100, checkpoint=tmp_path / "run")
+        rp.train(AGENT, env, steps=100, checkpoint=tmp_path / "run")
     run = stop.value.run
     assert run.steps == 60  # 40 of warm-up, then chunks of 10
     assert rp.load(tmp_path / "run", env=Failing).steps == 60
@@ -326,7 +332,7 @@ def test_a_save_that_fails_leaves_what_was_learned(tmp_path, monkeypatch, unchec
 
     monkeypatch.setattr(rp.Run, "save", full)
     with pytest.raises(rp.TrainingStopped, match="no space left") as stop:
-        rp.train(rp.IQN(rp.Mean(), **NUMBERED), Echo, steps=60, checkpoint=tmp_path / "run")
+        rp.train(AGENT, Echo, steps=60, checkpoint=tmp_path / "run")
     assert stop.value.run.steps == 60
 
 
@@ -338,13 +344,13 @@ def test_whatever_a_callback_raises_ctrl_c_is_heard_as_before(unchecked):
         raise ZeroDivisionError
 
     with pytest.raises(rp.TrainingStopped, match="a callback failed: ZeroDivisionError") as raised:
-        rp.train(rp.IQN(rp.Mean(), **NUMBERED), Echo, steps=60, callbacks=[broken])
+        rp.train(AGENT, Echo, steps=60, callbacks=[broken])
     assert signal.getsignal(signal.SIGINT) is before
     assert raised.value.run.steps == 40  # its traceback keeps the loop alive until here
 
 
 def test_an_episode_is_finished_unless_it_was_cut_off_by_the_limit_asked_for(unchecked):
-    run = rp.train(rp.IQN(rp.Mean(), **NUMBERED), Echo, steps=50)
+    run = rp.train(AGENT, Echo, steps=50)
     own = lambda length, limit: lambda: gymnasium.wrappers.TimeLimit(Echo(length=length), limit)  # noqa: E731
     for env, limit, length, finished in (
         (Echo, None, 5, 1.0),
@@ -360,14 +366,13 @@ def test_an_episode_is_finished_unless_it_was_cut_off_by_the_limit_asked_for(unc
 
 
 def test_a_run_is_evaluated_inside_and_outside_of_the_program_alike(unchecked):
-    agent = rp.IQN(rp.CVaR(0.5), **NUMBERED)
-    grid = rp.train(agent, "RiskyGrid", steps=60, seeds=2)
+    grid = rp.train(AGENT, "RiskyGrid", steps=40, seeds=2)
     outside = grid.evaluate(20, env="riskpath/RiskyGrid-v0")
     assert outside.finished == 1.0
     for seed in range(2):
         possible = grid.law(seed).atoms
         assert np.abs(outside.returns[0, seed, :, None] - possible).min(axis=-1).max() < 1e-3
-    hosted = rp.train(agent, "riskpath/RiskyGrid-v0", steps=60, seeds=2)
+    hosted = rp.train(AGENT, "riskpath/RiskyGrid-v0", steps=40, seeds=2)
     assert hosted.evaluate(5, env="RiskyGrid").returns.shape == (1, 2, 5)
     with pytest.raises(rp.RiskpathError, match="another number of states than the one trained on: 3, not"):
         grid.evaluate(5, env="ThreeState")
