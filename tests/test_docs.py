@@ -6,8 +6,10 @@ import re
 import runpy
 import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,24 @@ LONG = [
     *(f"docs/tutorials/{name}.md" for name in ("learn", "gymnasium")),
 ]
 """Pages that train for so long that optimising the programs saves time."""
+REPEATED = [
+    "docs/agents/adaptive-continuous.md",  # adaptive.md calls the same, tests/agents/test_adaptive.py trains this agent
+    "docs/tutorials/gymnasium.md",  # guides/gymnasium.md and guides/evaluation.md call the same
+    "examples/own_agent.py",  # docs/guides/own-agent.md trains an agent, and has this one
+    "examples/own_environment.py",  # docs/guides/gymnasium.md trains on an environment of its own
+]
+"""Pages and examples that `make test` leaves out."""
+
+
+def programs(paths: Iterable[Path]) -> list[Any]:
+    """Return the parameters of a test that runs files."""
+    names = {str(path.relative_to(ROOT)): path for path in paths}
+    return [
+        pytest.param(path, id=name, marks=[pytest.mark.long] if name in REPEATED else [])
+        for name, path in names.items()
+    ]
+
+
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -49,9 +69,7 @@ def wandb(monkeypatch) -> list[tuple[int, dict[str, float]]]:
     return logged
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: str(page.relative_to(ROOT))
-)
+@pytest.mark.parametrize("page", programs(page for page in PAGES if blocks(page, "python")))
 def test_code_blocks_run(page, unchecked, wandb, monkeypatch, request):
     if str(page.relative_to(ROOT)) in LONG:
         request.getfixturevalue("optimised")
@@ -64,7 +82,7 @@ def test_code_blocks_run(page, unchecked, wandb, monkeypatch, request):
         assert all(isinstance(one, int | float) for _, numbers in wandb for one in numbers.values())
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", programs(sorted((ROOT / "examples").glob("*.py"))))
 def test_examples_run_and_print_their_results(path, unchecked, optimised, capsys):
     # Here, because some of them train what a page trains: a program that was compiled for a page serves them, too.
     runpy.run_path(str(path), run_name="__main__")

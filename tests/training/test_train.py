@@ -121,11 +121,11 @@ class Counting(rp.MemorylessAgent):
         return jnp.zeros((taus.size, time_step.action_mask.size))
 
 
-@pytest.mark.parametrize(("num_envs", "train_freq"), [(1, 1), (1, 4), (4, 1), (4, 2)])
-def test_the_update_ratio_is_kept(num_envs, train_freq, unchecked):
-    agent = Counting(training=dataclasses.replace(FAST, learning_starts=40, train_freq=train_freq))
+@pytest.mark.parametrize(("num_envs", "train_freq", "learning_starts"), [(1, 1, 40), (1, 4, 0), (4, 1, 0), (4, 2, 40)])
+def test_the_update_ratio_is_kept(num_envs, train_freq, learning_starts, unchecked):
+    agent = Counting(training=dataclasses.replace(FAST, learning_starts=learning_starts, train_freq=train_freq))
     run = rp.train(agent, "RiskyGrid", steps=200, num_envs=num_envs)
-    assert int(run.lanes.agent_state.gradient_steps[0]) * train_freq == run.steps - 40
+    assert int(run.lanes.agent_state.gradient_steps[0]) * train_freq == run.steps - learning_starts
 
 
 def test_learning_is_one_gradient_step(unchecked):
@@ -237,7 +237,7 @@ def test_a_wrong_call_is_refused_in_one_line(call, message, unchecked):
     assert "\n" not in str(refused.value)
 
 
-# Short learning runs of networks, fixed seeds; tests/test_tables.py asks for the values, too. The bet is lost with
+# Short learning runs of networks, fixed seeds; tests/nn/test_critics.py asks for the values, too. The bet is lost with
 # probability 0.2, well away from the level 0.1 at which the tail is cut.
 BET = rp.ThreeState(p_win=0.8)
 LEARN = rp.Training(
@@ -261,7 +261,11 @@ def learned(name: str, problem: rp.ThreeState = BET) -> rp.Run:
     return rp.train(agent, problem, steps=6000, seeds=2)
 
 
-@pytest.mark.parametrize("name", ["TQL joint", "TQL trajectory", "TQL convolved"])
+# Tables of the other two critics learn the exact values in tests/nn/test_critics.py.
+@pytest.mark.parametrize(
+    "name",
+    ["TQL joint", *(pytest.param(f"TQL {critic}", marks=pytest.mark.long) for critic in ("trajectory", "convolved"))],
+)
 def test_tql_learns_to_bet_twice(name, unchecked):
     run = learned(name)
     exact = BET.mdp().evaluate(["risky", "risky"]).quantile((np.arange(50) + 0.5) / 50)  # from −20 to 200
