@@ -9,11 +9,11 @@ import riskpath as rp
 
 folder = Path(tempfile.mkdtemp()) / "run"
 agent = rp.IQN(rp.CVaR(0.25), network=rp.Network(head="table"), training=rp.Training(learning_starts=100))
-whole = rp.train(rp.train(agent, "RiskyGrid", steps=600, seeds=2), steps=600)
+whole = rp.train(rp.train(agent, "RiskyGrid", steps=300, seeds=2), steps=300)
 
-half = rp.train(agent, "RiskyGrid", steps=600, seeds=2)
+half = rp.train(agent, "RiskyGrid", steps=300, seeds=2)
 half.save(folder)
 print((folder / "header.json").read_text()[:120], "…")
-finished = rp.train(rp.load(folder), steps=600)
+finished = rp.train(rp.load(folder), steps=300)
 assert np.array_equal(whole.estimates(), finished.estimates())
 print(finished.values())
