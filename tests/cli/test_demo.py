@@ -1,18 +1,24 @@
 """The demo prints the exact frontier and the results of training, and draws a figure."""
 
+import dataclasses
+import functools
+
 import numpy as np
 
 import riskpath as rp
 from riskpath.cli import demo
-from tests.cli.conftest import TRAINING
+from tests.cli import conftest
 
 NETWORK = rp.Network(hidden=(4,))
+TRAINING = dataclasses.replace(conftest.TRAINING, learning_starts=0)
+EPISODES = 40
 
 
 def test_demo_prints_the_known_optima_and_what_agents_learned(cli, monkeypatch, tmp_path, unchecked):
     game = rp.BettingGame(rounds=2)
-    few = {"mean-trained": demo.AGENTS["mean-trained"], "Adaptive": demo.AGENTS["Adaptive"]}
-    changes = {"GAME": game, "AGENTS": few, "NETWORK": NETWORK, "TRAINING": TRAINING, "STEPS": 80, "EPISODES": 40}
+    adaptive = functools.partial(demo.AGENTS["Adaptive"], selection_episodes=EPISODES)
+    few = {"mean-trained": demo.AGENTS["mean-trained"], "Adaptive": adaptive}
+    changes = {"GAME": game, "AGENTS": few, "NETWORK": NETWORK, "TRAINING": TRAINING, "STEPS": 80, "EPISODES": EPISODES}
     for name, value in {**changes, "LEVELS": (0.25, 1.0)}.items():
         monkeypatch.setattr(demo, name, value)
     status, out, _ = cli("demo", "--out", str(tmp_path / "demo.png"))
