@@ -1,5 +1,6 @@
 """Adaptive agents: contexts and utilities, losses against transcriptions, and what they learn."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -12,10 +13,10 @@ import riskpath as rp
 from riskpath.agents.adaptive_base import both_features
 from riskpath.agents.agent import act_greedily
 from riskpath.agents.episodes import Units
-from riskpath.agents.goal_form import TIE, Goal, GoalForm, Goals
+from riskpath.agents.goal_form import NEARBY, OWN, TIE, WIDE, Goal, GoalForm, Goals
 from riskpath.agents.utility_form import ATOMS, MEMBERS, Laws, Standing, UtilityForm, piecewise, slopes
 from riskpath.nn.law_critic import cell_quantiles, cells
-from tests.agents.test_losses import SPEC, loss_of, window
+from tests.agents.test_losses import BOX, SPEC, box_training, box_window, loss_of, window
 
 NETWORK = rp.Network(hidden=(8, 8))
 SCALE, KAPPA = 0.3, 0.7 * 0.3
@@ -143,16 +144,50 @@ def test_the_loss_is_its_equation(risk, length, terminated):
     assert loss_of(agent, state, part, key) == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.parametrize("terminated", [False, True])
+@pytest.mark.parametrize("length", [None, 4])
+def test_the_loss_of_continuous_actions_is_its_equation(length, terminated):
+    network = rp.Network(hidden=(8, 8), history_size=5, window=length)
+    training = dataclasses.replace(box_training("lower_mean"), online_taus=6)
+    agent = rp.AdaptiveContinuous("cvar:0.2", 0.9, network, training, contexts=1, utility_weight=0.5)
+    state, other = (agent.init(BOX, key=jax.random.key(i)) for i in (0, 1))
+    state = eqx.tree_at(lambda s: s.target_params, state, other.params)
+    sample, key = box_window(terminated), jax.random.key(7)
+    part, step = sample if length else sample.transition, sample.transition
+    sample_key, step_key = jax.random.split(key)
+    for _ in range(3):  # one step of the critics, one sample, one context
+        (step_key,) = jax.random.split(step_key, 1)
+    contexts = agent.form.relabel(step, 1, state.params.plan, UNITS, 0.9, key=jax.random.split(sample_key, 1)[0])
+    context, after = (jax.tree.map(lambda x: x[0], one) for one in contexts)
+    utility = lambda z: TIE * z - max(SCALE * float(context.goal) - z, 0.0)  # noqa: E731
+
+    def output(network, following: bool, *action) -> np.ndarray:
+        described = agent.form.describe(after if following else context, UNITS)
+        features = both_features(network.inputs, part)[int(following)]
+        return np.asarray(network(features, jnp.concatenate([described, *map(jnp.asarray, action)])))
+
+    noise = np.clip(0.3 * np.asarray(jax.random.normal(step_key, (1,))), -0.75, 0.75)
+    action = np.clip(np.tanh(output(other.params.actor, True)) + noise, -1, 1).astype(np.float32)
+    future = sum(output(z, True, action) for z in other.params.critic) / 2
+    target = SCALE * float(step.reward) + (0.0 if terminated else 0.9) * future
+    expected = sum(by_hand(output(z, False, step.action), target, utility) for z in state.params.critic)
+    assert loss_of(agent, state, part, key) == pytest.approx(expected, rel=1e-3)
+
+
 def test_relabelled_goals_are_those_that_the_rewards_so_far_leave():
-    form, plan = GoalForm(rp.CVaR(0.2)), Goals(jnp.zeros(5), jnp.eye(5)[0], jnp.float32(1.0), jnp.float32(3.0))
+    form, firsts = GoalForm(rp.CVaR(0.2)), jnp.arange(5.0).at[0].set(-2.0)
+    plan = Goals(firsts, jnp.eye(5)[0], jnp.float32(1.0), jnp.float32(3.0))
     step = window(np.random.default_rng(0), False).transition  # R_{0:2} = 4, r_2 = 1.5
     now, after = form.relabel(step, 400, plan, UNITS, 0.9, key=jax.random.key(0))
     first = np.asarray(after.goal) * 0.9**3 + 4.0
     np.testing.assert_allclose(now.goal, 1.5 + 0.9 * np.asarray(after.goal), rtol=1e-5)
     useful = (first > 0.8 - 1e-3) & (first < 3.2 + 1e-3)
-    assert 0.65 < useful.mean() < 1.0
-    assert first.min() > -1 / SCALE - 1e-3
-    assert first.max() < 1 / SCALE + 1e-3
+    own = np.abs(first + 2.0) < 3 * NEARBY / SCALE
+    assert own.mean() == pytest.approx(OWN + WIDE * 6 * NEARBY / 2, abs=0.08)
+    assert useful.mean() == pytest.approx(1 - OWN - WIDE + WIDE * 2.4 * SCALE / 2, abs=0.08)
+    elsewhere = first[~useful & ~own]
+    assert 0 < len(elsewhere) < 400 * 1.5 * WIDE
+    assert -1 / SCALE - 1e-3 < elsewhere.min() < elsewhere.max() < 1 / SCALE + 1e-3
 
 
 @pytest.mark.parametrize("risk", ["cvar:0.1", "wang:0.75"])
@@ -175,23 +210,37 @@ def test_an_episode_is_played_by_the_members_with_their_weights(risk):
 LEARN: dict[str, Any] = {
     "network": rp.Network(hidden=(32,)),
     "training": rp.Training(
-        learning_rate=3e-3, learning_rate_decay=0.02, decay_steps=2_200.0, batch_size=32, online_taus=12,
-        learning_starts=300, epsilon_steps=1_500.0, epsilon_end=0.1, target_update_interval=50, buffer_size=3_000,
+        learning_rate=3e-3, learning_rate_decay=0.02, decay_steps=3_500.0, batch_size=64, online_taus=12,
+        learning_starts=300, epsilon_steps=2_400.0, epsilon_end=0.1, target_update_interval=50, buffer_size=3_000,
     ),
     "selection_episodes": 300,
 }  # fmt: skip
-# Shares (+40 or −10, with 0.8 and 0.2) or bonds (+5) for two years, and the state of the market is random.
+# Shares or bonds for two years; the first year decides, by chance, what shares will pay in the second.
+BONDS = 5.0
 YEARS = {
-    (year, action): outcomes
-    for year in (0, 1)
-    for action, outcomes in (
-        ("shares", [(0.8, 40.0, year + 1), (0.2, -10.0, year + 1)]),
-        ("bonds", [(1.0, 5.0, year + 1)]),
-    )
+    ("now", "shares"): [(0.6, 20.0, "boom"), (0.2, 20.0, "slump"), (0.2, -20.0, "slump")],
+    ("now", "bonds"): [(0.6, BONDS, "boom"), (0.4, BONDS, "slump")],
+    ("boom", "shares"): [(0.9, 40.0, "end"), (0.1, -10.0, "end")],
+    ("boom", "bonds"): [(1.0, BONDS, "end")],
+    ("slump", "shares"): [(0.5, 40.0, "end"), (0.5, -30.0, "end")],
+    ("slump", "bonds"): [(1.0, BONDS, "end")],
 }
 
 
 @pytest.mark.usefixtures("optimised", "unchecked")
+def test_a_level_is_served_as_well_by_a_run_for_another_level():
+    mdp, levels = rp.FiniteMDP.from_outcomes(YEARS, start="now"), (0.2, 0.75)
+    optima = [rp.solve(mdp, rp.CVaR(level)).value for level in levels]
+    for trained in levels:
+        run = rp.train(rp.Adaptive(rp.CVaR(trained), **LEARN), mdp, steps=4_000, seeds=2)
+        served = run.serve(*(rp.CVaR(level) for level in levels))
+        np.testing.assert_allclose(served.values(), np.tile(np.array(optima)[:, None], 2))
+        np.testing.assert_allclose(run.values(), optima[levels.index(trained)])
+        spread = float(run.lanes.agent_state.episodes.spread[0])
+        assert np.abs(run.estimates() - run.values()).mean() < 0.05 * spread
+
+
+@pytest.mark.usefixtures("optimised", "unchecked")
 def test_it_reaches_what_no_policy_without_rewards_reaches():
-    run = rp.train(rp.Adaptive("cvar:0.1", **LEARN), "RiskyGrid", steps=2_500, seeds=2)
+    run = rp.train(rp.Adaptive("cvar:0.1", **LEARN), "RiskyGrid", steps=4_000, seeds=2)
     np.testing.assert_allclose(run.values(), 79.875)  # TQL's best is 72.375

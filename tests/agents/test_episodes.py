@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from riskpath.agents.episodes import MAX_COUNT, NUM_STARTS, REACH, Episodes, no_episodes
+from riskpath.agents.episodes import FADING, NUM_STARTS, REACH, Episodes, no_episodes
 
 STEPS, ENVS = 120, 3
 RNG = np.random.default_rng(0)
@@ -50,54 +50,69 @@ def watch(case: str, factor: float = 1.0) -> Episodes:
     return watch_one(jnp.asarray(factor * rewards, jnp.float32), jnp.asarray(ends), jnp.asarray(discount))
 
 
-def by_numpy(rewards: np.ndarray, ends: np.ndarray, discount: float) -> tuple[np.ndarray, float]:
-    """Return the returns of all finished episodes, and the largest Σ γ^{t−i} r_i."""
-    returns, largest = [], 0.0
-    for reward, end in zip(rewards.T.astype(np.float64), ends.T, strict=True):
+def by_numpy(rewards: np.ndarray, ends: np.ndarray, discount: float) -> tuple[list[list[float]], np.ndarray]:
+    """Return the returns of the episodes that finish at each step, and all Σ γ^{t−i} r_i: [steps, E]."""
+    returns, sizes = [[] for _ in rewards], np.zeros(rewards.shape)
+    for env, (reward, end) in enumerate(zip(rewards.T.astype(np.float64), ends.T, strict=True)):
         start = 0
         for stop in range(1, len(reward) + 1):
             part = reward[start:stop]
-            largest = max(largest, abs(np.sum(part[::-1] * discount ** np.arange(len(part)))))
+            sizes[stop - 1, env] = np.sum(part[::-1] * discount ** np.arange(len(part)))
             if end[stop - 1]:
-                returns.append(np.sum(part * discount ** np.arange(len(part))))
+                returns[stop - 1].append(float(np.sum(part * discount ** np.arange(len(part)))))
                 start = stop
-    return np.array(returns), largest
+    return returns, sizes
+
+
+def faded(groups: list[list[float]]) -> tuple[float, float]:
+    """Return mean and standard deviation; as each group comes in, all others together weigh a fifth of their number."""
+    values, weights, count = np.zeros(0), np.zeros(0), 0
+    for group in filter(len, groups):
+        weights = np.concatenate([weights * (count / (FADING + 1)), np.ones(len(group))])
+        values, weights, count = np.append(values, group), weights / weights.sum(), count + len(group)
+    mean = float(weights @ values)
+    return mean, float(np.sqrt(weights @ (values - mean) ** 2))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_statistics_equal_those_of_numpy(case):
-    episodes, (returns, largest) = watch(case), by_numpy(*CASES[case])
+    episodes, (groups, sizes) = watch(case), by_numpy(*CASES[case])
+    returns = np.concatenate([np.zeros(0), *groups])
     assert float(episodes.count) == len(returns) == int(episodes.num_starts)
-    deviation = returns.std() if len(returns) else 0.0
-    spread = max(deviation, largest / REACH) or 1.0
-    size = np.abs(returns).max(initial=0.0)
-    found = [float(x) for x in (episodes.deviation, episodes.largest, episodes.spread)]
-    assert found == pytest.approx([deviation, largest, spread], rel=1e-4, abs=1e-6 * size)
+    mean, deviation = faded(groups)
+    size = 0.0
+    for step, row in enumerate(sizes):
+        past = step / (FADING + 1)
+        size = np.sqrt((past * size**2 + np.mean(row**2)) / (past + 1))
+    spread = max(deviation, size / REACH) or 1.0
+    largest = np.abs(returns).max(initial=0.0)
+    found = [float(x) for x in (episodes.deviation, episodes.size, episodes.spread)]
+    assert found == pytest.approx([deviation, size, spread], rel=1e-4, abs=1e-6 * largest)
     if len(returns):
         summary = [float(x) for x in (episodes.mean, episodes.low, episodes.high)]
-        assert summary == pytest.approx([returns.mean(), returns.min(), returns.max()], rel=1e-5, abs=1e-5 * size)
+        assert summary == pytest.approx([mean, returns.min(), returns.max()], rel=1e-5, abs=1e-5 * largest)
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("factor", [1024.0, 2.0**-10])
 def test_a_power_of_two_multiplies_them_exactly(case, factor):
     one, other = watch(case), watch(case, factor)
-    for name in ("mean", "deviation", "low", "high", "largest", "recent"):
+    for name in ("mean", "deviation", "low", "high", "size", "recent"):
         np.testing.assert_array_equal(factor * getattr(one, name), getattr(other, name))
     unit = factor if CASES[case][0].any() else 1.0  # where all is 0 there is no unit
     assert float(other.spread) == unit * float(one.spread)
 
 
-def test_many_episodes_count_as_a_thousand():
-    """Later ones are then still noticed."""
-    few = no_episodes(jnp.zeros((1, 1)), jnp.ones((1, 1), bool))
-    shown = (jnp.zeros((1, 1)), jnp.ones((1, 1), bool))
-    many = Episodes(**{**vars(few), "count": jnp.asarray(MAX_COUNT), "deviation": jnp.asarray(1.0)})
-    for _ in range(4):
-        far = jnp.array([MAX_COUNT**0.5])  # adds 1 to the variance
-        many = many.add(far, far, jnp.array([True]), *shown, 1.0)
-    assert float(many.count) == MAX_COUNT
-    assert float(many.deviation) == pytest.approx(np.sqrt(1 + 4), rel=1e-2)
+def test_early_exploration_fades_and_the_unit_settles():
+    """100 wild episodes, then 900 calm ones: the unit is that of the calm ones, and changes slowly in the end."""
+    rng = np.random.default_rng(0)
+    rewards = np.concatenate([100 * rng.normal(size=(100, ENVS)), rng.normal(size=(900, ENVS))])
+    ends = np.ones(rewards.shape, bool)
+    both = [(jnp.asarray(rewards[:n], jnp.float32), jnp.asarray(ends[:n])) for n in (980, 1000)]
+    watched = [watch_one(*one, jnp.asarray(1.0)) for one in both]
+    before, after = (float(episodes.spread) for episodes in watched)
+    assert after == pytest.approx(1.0, rel=0.1)
+    assert before == pytest.approx(after, rel=0.03)
 
 
 @pytest.mark.parametrize("envs", [1, 3, 20])

@@ -140,10 +140,10 @@ def test_plan_trains_the_measures_that_an_agent_optimises():
 
 def test_sizes_and_schedules():
     assert [problem.size for problem in as_problems(["RandomMDP:7", "MeanReversionTrading"])] == ["small", "large"]
-    for size, gradient_steps in (("small", 39_000), ("large", 49_000)):
+    for size, gradient_steps in (("small", 39_000), ("large", 31_000)):
         _, training = hyperparameters(SIZES[size])
         assert training.decay_steps == pytest.approx(0.9 * gradient_steps)
-        assert (training.learning_rate, training.learning_rate_decay) == (1e-3, 0.02)
+        assert (training.learning_rate, training.learning_rate_decay) == (1e-3, 0.01)
         assert SIZES[size]["episodes"] >= 20_000
     _, short = hyperparameters({**SIZES["small"], "steps": 400})
     assert short.learning_starts == 100

@@ -1,10 +1,11 @@
 """Adaptive for continuous actions: an actor that sees a context beside the observation, and twin critics of the law.
 
-    θ_j(s, x, a) ← r + γ θ′(s′, x′, π′(s′, x′) + noise),    θ′ the twin with the lower expected utility
+    θ_j(s, x, a) ← r + γ ½(θ₁′ + θ₂′)(s′, x′, π′(s′, x′) + noise)
     π ← argmax Σ_i p_i u_x(½(θ₁ + θ₂)_i(s, x, π(s, x)))
 
 Contexts, utilities and the plan are those of `Adaptive`: a goal for CVaR, the return so far for other measures. As in
-`IQTD3` there are noise on the target's action, a delayed actor and slowly moving targets.
+`IQTD3` there are noise on the target's action, a delayed actor and slowly moving targets. The target is the average of
+both critics: the lower one of them gives policies that are as good, but predictions far below what they earn.
 """
 
 from typing import Any, ClassVar
@@ -43,7 +44,7 @@ class AdaptiveContinuous(AdaptiveAgent):
 
     network: Network = Network(hidden=(128, 128))
     """Sizes and kinds of the networks; with `window` they see a history of observations and actions."""
-    training: ActorCriticTraining = ActorCriticTraining()  # pyright: ignore[reportIncompatibleVariableOverride]
+    training: ActorCriticTraining = ActorCriticTraining(target_update_interval=10, target_update_rate=0.3)  # pyright: ignore[reportIncompatibleVariableOverride]
     """Training hyperparameters."""
 
     actions: ClassVar = "continuous"
@@ -94,8 +95,7 @@ class AdaptiveContinuous(AdaptiveAgent):
                 action = smooth_action(t, jnp.tanh(targets.actor(seen, x_after)), key=key)
                 pairs = zip(targets.critic, following, strict=True)
                 first, second = (z(f, jnp.concatenate([x_after, action])) for z, f in pairs)
-                worse = self.expected_utility(state, after, first) <= self.expected_utility(state, after, second)
-                future = jnp.where(worse, first, second)
+                future = 0.5 * (first + second)
                 aim = scale * step.reward + jnp.where(step.terminated, 0.0, self.discount * future)
                 aim = jax.lax.stop_gradient(aim)
                 wanted = self.expected_utility(state, context, aim)

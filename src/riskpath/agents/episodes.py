@@ -10,20 +10,24 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 NUM_STARTS = 16
 """First observations that are kept."""
-MAX_COUNT = 1e3
-"""The past weighs as much as this many episodes at most, so that early exploration fades from mean and spread."""
-REACH = 20.0
-"""No return to go is larger than this many spreads."""
+FADING = 4.0
+"""The weight of the n-th episode in mean and deviation is about n to this power."""
+REACH = 10.0
+"""Returns to go are not larger than this many spreads, in the quadratic mean."""
+FAR_OFF = 10.0
+"""Returns that are more spreads than this from the mean belong to early exploration."""
 
 
 class Episodes(eqx.Module):
     """Running statistics of the finished training episodes of one lane, and first observations of the latest ones.
 
-    An episode that was truncated counts as it is, without the return that would have followed.
+    The weight of the n-th episode in mean and deviation grows as n⁴: early exploration fades from them, and yet they
+    settle down, because a critic has to learn anew whenever its unit changes. An episode that was truncated counts as
+    it is, without the return that would have followed.
     """
 
     count: Float[Array, ""]
-    """Number of finished episodes, at most `MAX_COUNT`."""
+    """Number of finished episodes."""
     mean: Float[Array, ""]
     """Mean of their (discounted) returns."""
     deviation: Float[Array, ""]
@@ -34,8 +38,10 @@ class Episodes(eqx.Module):
     """Highest return."""
     recent: Float[Array, " E"]
     """Σ γ^{t−i} r_i up to the latest step of each environment, the mirror image of the return to go."""
-    largest: Float[Array, ""]
-    """Largest |recent| so far."""
+    size: Float[Array, ""]
+    """Quadratic mean of `recent` over all steps, the n-th with a weight of about n⁴."""
+    steps: Float[Array, ""]
+    """Number of steps."""
     first_observation: Shaped[Array, "K *obs"]
     """A ring of first observations."""
     first_action_mask: Bool[Array, "K A"]
@@ -45,12 +51,12 @@ class Episodes(eqx.Module):
 
     @property
     def spread(self) -> Float[Array, ""]:
-        """Return the standard deviation of returns, or what keeps returns to go within `REACH`; 1 if all are 0.
+        """Return the standard deviation of returns, or what keeps returns to go within `REACH`; 1 if there are none.
 
         The second is larger before two episodes have finished, where returns hardly differ, and where discounting
         leaves little of late rewards at the start of an episode.
         """
-        spread = jnp.maximum(self.deviation, self.largest / REACH)
+        spread = jnp.maximum(self.deviation, self.size / REACH)
         return jnp.where(spread > 0, spread, 1.0)
 
     def add(
@@ -64,24 +70,28 @@ class Episodes(eqx.Module):
     ) -> "Episodes":
         """Return the statistics after one step of all environments; `observation` starts the next episode if `done`."""
         new = jnp.sum(done.astype(jnp.float32))
-        total = jnp.maximum(self.count + new, 1.0)
+        past = self.count / (FADING + 1)
+        total = jnp.maximum(past + new, 1.0)
         mean = jnp.sum(jnp.where(done, return_so_far, 0.0)) / jnp.maximum(new, 1.0)
         apart = jnp.where(new > 0, mean - self.mean, 0.0)
-        between = jnp.stack([self.deviation * jnp.sqrt(self.count), apart * jnp.sqrt(self.count * new / total)])
+        between = jnp.stack([self.deviation * jnp.sqrt(past), apart * jnp.sqrt(past * new / total)])
         within = jnp.where(done, return_so_far - mean, 0.0)
         deviation = _norm(jnp.concatenate([between, within])) / jnp.sqrt(total)
         recent = discount * self.recent + reward
+        earlier = self.steps / (FADING + 1)
+        sizes = jnp.concatenate([jnp.sqrt(earlier)[None] * self.size, recent / jnp.sqrt(float(len(recent)))])
         slots = self.first_observation.shape[0]
         rank = jnp.cumsum(done.astype(jnp.int32)) - 1
         slot = jnp.where(done & (rank < slots), (self.num_starts + rank) % slots, slots)  # beyond the ring: dropped
         return Episodes(
-            jnp.minimum(self.count + new, MAX_COUNT),
+            self.count + new,
             self.mean + apart * (new / total),
             jnp.where(new > 0, deviation, self.deviation),
             jnp.minimum(self.low, jnp.min(jnp.where(done, return_so_far, jnp.inf))),
             jnp.maximum(self.high, jnp.max(jnp.where(done, return_so_far, -jnp.inf))),
             jnp.where(done, 0.0, recent),
-            jnp.maximum(self.largest, jnp.max(jnp.abs(recent))),
+            _norm(sizes) / jnp.sqrt(earlier + 1.0),
+            self.steps + 1.0,
             self.first_observation.at[slot].set(observation, mode="drop"),
             self.first_action_mask.at[slot].set(action_mask, mode="drop"),
             self.num_starts + jnp.sum(done.astype(jnp.int32)),
@@ -99,7 +109,8 @@ def no_episodes(observation: Shaped[Array, "E *obs"], action_mask: Bool[Array, "
         low=jnp.asarray(jnp.inf, jnp.float32),
         high=jnp.asarray(-jnp.inf, jnp.float32),
         recent=jnp.zeros((envs,)),
-        largest=zero,
+        size=zero,
+        steps=zero,
         first_observation=observation[ring],
         first_action_mask=action_mask[ring],
         num_starts=jnp.zeros((), jnp.int32),
@@ -121,14 +132,16 @@ class Units(eqx.Module):
     mean: Float[Array, ""]
     """The mean return."""
     low: Float[Array, ""]
-    """The lowest return so far; minus one unit before an episode has finished."""
+    """The lowest return so far, at most `FAR_OFF` units below the mean; minus one unit before one is known."""
     high: Float[Array, ""]
-    """The highest return so far; one unit before."""
+    """The highest return so far, at most as far above the mean; one unit before."""
 
     @staticmethod
     def of(episodes: Episodes | None, unit: Float[Array, ""]) -> "Units":
         """Return the units that follow from the episodes."""
         if episodes is None:
             return Units(unit, jnp.zeros(()), -unit, unit)
-        known = episodes.count > 0
-        return Units(unit, episodes.mean, jnp.where(known, episodes.low, -unit), jnp.where(known, episodes.high, unit))
+        known, mean = episodes.count > 0, episodes.mean
+        low = jnp.where(known, jnp.maximum(episodes.low, mean - FAR_OFF * unit), -unit)
+        high = jnp.where(known, jnp.minimum(episodes.high, mean + FAR_OFF * unit), unit)
+        return Units(unit, mean, low, high)

@@ -33,8 +33,11 @@ GRID = 101
 """First goals among which the best one is searched."""
 TIE = 1e-4
 """Weight of the mean where nothing else tells actions apart."""
-WIDE = 0.25
-"""Share of relabelled goals that are drawn from the range of all returns, instead of from the useful goals."""
+OWN, WIDE = 0.5, 0.125
+"""Shares of relabelled goals near the first goal of the measure, and from the range of all returns; the rest is drawn
+from the goals that are useful for some level."""
+NEARBY = 0.1
+"""How near, in spreads."""
 
 
 class Goals(eqx.Module):
@@ -107,12 +110,13 @@ class GoalForm(eqx.Module):
         self, step: Transition, count: int, plan: Goals, units: Units, discount: Any, *, key: Key
     ) -> tuple[Goal, Goal]:
         """Return contexts with which a stored step may have been taken, and those after it."""
-        draw_key, wide_key = jax.random.split(key)
+        draw_key, kind_key, near_key = jax.random.split(key, 3)
         u = (jnp.arange(count, dtype=jnp.float32) + jax.random.uniform(draw_key, (count,))) / count
+        kind = jax.random.uniform(kind_key, (count,))
         low, high = _useful(plan, units)
-        lowest, highest = units.low, units.high
-        wide = jax.random.uniform(wide_key, (count,)) < WIDE
-        b = jnp.where(wide, lowest + (highest - lowest) * u, low + (high - low) * u)
+        own = plan.first[0] + NEARBY * units.spread * jax.random.normal(near_key, (count,))
+        wide = units.low + (units.high - units.low) * u
+        b = jnp.where(kind < WIDE, wide, jnp.where(kind < WIDE + OWN, own, low + (high - low) * u))
         following = (b - step.return_so_far) / power(discount, step.time + 1)
         return Goal(step.reward + discount * following), Goal(following)
 

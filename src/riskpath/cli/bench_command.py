@@ -37,7 +37,7 @@ def bench(
         problems: Problems, by default all of the benchmark; RandomMDP:3 is the random problem with seed 3.
         risks: Measures, by default cvar at 0.05, 0.1, 0.25 and 0.5, wang:-0.75, wang:0.75, pow:-2 and cpw:0.71.
         seeds: Seeds for each agent, problem and measure; by default 8, and 2 with --quick.
-        steps: Environment steps for each seed; by default 40,000 on small problems and 400,000 on large ones.
+        steps: Environment steps for each seed; by default 40,000 on small problems and 2,000,000 on large ones.
         out: The folder for the results, in which an interrupted benchmark also goes on; by default results/bench, or
             runs/bench if any other option is given.
         quick: Short training on two small problems, a few minutes: shows that everything runs.

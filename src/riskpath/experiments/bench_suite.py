@@ -54,13 +54,13 @@ SIZES: dict[str, dict[str, Any]] = {
         "episodes": 20_000,
     },
     "large": {
-        "steps": 400_000,
-        "num_envs": 8,
-        "train_freq": 8,
-        "learning_starts": 8_000,
-        "buffer_size": 200_000,
-        "hidden": (128, 128),
-        "batch_size": 256,
+        "steps": 2_000_000,
+        "num_envs": 64,
+        "train_freq": 64,
+        "learning_starts": 16_000,
+        "buffer_size": 1_000_000,
+        "hidden": (256, 256),
+        "batch_size": 512,
         "online_taus": 32,
         "act_taus": 64,
         "episodes": 20_000,
@@ -153,14 +153,14 @@ class BenchProblem:
 def hyperparameters(settings: dict[str, Any]) -> tuple[Network, Training]:
     """Return the network and the training of all agents.
 
-    Learning rates fall to 2 % until 90 % of the gradient steps, the probability of a random action until 50 %.
+    Learning rates fall to 1 % until 90 % of the gradient steps, the probability of a random action until 50 %.
     """
     starts = min(settings["learning_starts"], settings["steps"] // 4)
     gradient_steps = max(1, (settings["steps"] - starts) // settings["train_freq"])
     copied = {key: settings[key] for key in ("train_freq", "buffer_size", "batch_size", "online_taus", "act_taus")}
     training = Training(
         learning_rate=1e-3,
-        learning_rate_decay=0.02,
+        learning_rate_decay=0.01,
         decay_steps=0.9 * gradient_steps,
         epsilon_start=1.0,
         epsilon_end=0.05,

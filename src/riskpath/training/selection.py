@@ -67,8 +67,8 @@ def serve(run: Any, risks: Sequence[RiskMeasure]) -> tuple[list[Agent], Lanes]:
     state = jax.tree.map(first, lanes.agent_state)
     agent = stack(agents, run.seeds, is_swept)
     state = _refresh(agent, state)
-    parts = (agent, jax.tree.map(first, lanes.env), state)
-    return agents, eqx.tree_at(lambda s: (s.agent, s.env, s.agent_state), lanes, parts)
+    parts = (agent, jax.tree.map(first, lanes.env), state, first(lanes.keys))
+    return agents, eqx.tree_at(lambda s: (s.agent, s.env, s.agent_state, s.keys), lanes, parts)
 
 
 def _is_risk(x: Any) -> bool:
