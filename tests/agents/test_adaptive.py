@@ -236,7 +236,9 @@ def test_a_level_is_served_as_well_by_a_run_for_another_level():
         served = run.serve(*(rp.CVaR(level) for level in levels))
         np.testing.assert_allclose(served.values(), np.tile(np.array(optima)[:, None], 2))
         np.testing.assert_allclose(run.values(), optima[levels.index(trained)])
-        spread = float(run.lanes.agent_state.episodes.spread[0])
+        episodes = run.lanes.agent_state.episodes
+        assert episodes is not None
+        spread = float(episodes.spread[0])
         assert np.abs(run.estimates() - run.values()).mean() < 0.05 * spread
 
 
