@@ -46,8 +46,12 @@ AGENTS = {
     "TQL joint": lambda *args, **kw: rp.TQL(*args, critic="joint", **kw),
     "TQL trajectory": lambda *args, **kw: rp.TQL(*args, critic="trajectory", **kw),
     "TQL convolved": lambda *args, **kw: rp.TQL(*args, critic="convolved", **kw),
+    "QR-SRM": rp.QRSRM,
+    "Adaptive": rp.Adaptive,
 }
-CONTINUOUS = {"IQTD3": rp.IQTD3, "TQL continuous": rp.TQLContinuous}
+CONTINUOUS = {"IQTD3": rp.IQTD3, "TQL continuous": rp.TQLContinuous, "Adaptive continuous": rp.AdaptiveContinuous}
+OWN_HEAD = ("QR-SRM", "Adaptive")
+"""Agents whose networks end in their own way; their rates stand beside those of factored heads."""
 PEERS = {"Rejax IQN": "rejax", "QR-DQN": "sb3"}
 STEPS_PER_CHUNK = 200
 """Gradient steps between two looks at the clock."""
@@ -161,12 +165,13 @@ def reachable(program: dict[str, str], names: set[str]) -> set[str]:
 
 
 def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return our rates over the peers' where both were measured, and TQL's over IQN's everywhere."""
+    """Return our rates over the peers' where both were measured, and those of other agents over IQN's or IQTD3's."""
     speed = {(row["program"], row["size"], row["lanes"], row["head"]): row["updates_per_second"] for row in rows}
     listed = []
     for (program, size, lanes, head), rate in speed.items():
-        rivals = [(peer, None) for peer in PEERS] + ([("IQN", head)] if program.startswith("TQL") else [])
-        for rival, its_head in rivals if program in AGENTS else []:
+        plain = "IQN" if program in AGENTS else "IQTD3"
+        rivals = [(peer, None) for peer in PEERS if program in AGENTS] + [(plain, head)] * (program != plain)
+        for rival, its_head in rivals if program not in PEERS else []:
             if other := speed.get((rival, size, lanes, its_head)):
                 about = {"ratio": f"{program} / {rival}", "size": size, "lanes": lanes, "head": head}
                 listed.append({**about, "value": rate / other})
@@ -252,7 +257,8 @@ def programs(
     discrete = isinstance(size, Size)
     names = [name for name in options.agents if name in (AGENTS if discrete else CONTINUOUS)]
     heads = options.heads if discrete else options.heads[:1]
-    return [(name, head, lanes) for name in names for head in heads for lanes in lanes_listed]
+    listed = [(name, head, lanes) for name in names for head in heads for lanes in lanes_listed]
+    return [program for program in listed if program[0] not in OWN_HEAD or program[1] == "factored"]
 
 
 def main() -> None:

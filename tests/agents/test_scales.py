@@ -94,7 +94,7 @@ def test_rewards_in_any_unit_or_with_a_constant_per_episode_give_the_same_polici
     """With rewards around 1 and kappa = 1, the former default, critics would learn expectiles, and choose shares."""
     problems = [years(), years(1000.0), years(0.01), years(bonus=300.0), years(bonus=-300.0)]
     training = rp.Training(
-        learning_starts=200, learning_rate=0.05, learning_rate_decay=0.01, decay_steps=2_000.0, epsilon_end=0.25,
+        learning_starts=200, learning_rate=0.05, learning_rate_decay=0.01, decay_steps=3_000.0, epsilon_end=0.25,
         batch_size=16, online_taus=16, target_taus=16, act_taus=16,
     )  # fmt: skip
     agents = [
@@ -102,7 +102,7 @@ def test_rewards_in_any_unit_or_with_a_constant_per_episode_give_the_same_polici
         for level in (0.25, 1.0)
         for _ in problems
     ]
-    run = rp.train(agents, 2 * problems, steps=2_000)
+    run = rp.train(agents, 2 * problems, steps=3_000)
     for setting in range(len(agents)):
         policy = run.policy(setting=setting)
         first, memory = policy("year 1")
@@ -112,10 +112,8 @@ def test_rewards_in_any_unit_or_with_a_constant_per_episode_give_the_same_polici
 
 def test_given_values_take_precedence():
     empty = with_first(new_state(()), jnp.zeros((1, 1)), jnp.ones((1, 1), bool))
-    shown = (jnp.zeros((1, 1)), jnp.ones((1, 1), bool))
-    episodes = no_episodes(*shown)
-    for gain in (100.0, 140.0):
-        episodes = episodes.add(jnp.array([gain]), jnp.array([gain]), jnp.array([True]), *shown, 1.0)
+    shown, gains = (jnp.zeros((2, 1)), jnp.ones((2, 1), bool)), jnp.array([100.0, 140.0])
+    episodes = no_episodes(*shown).add(gains, gains, jnp.array([True, True]), *shown, 1.0)
     seen = eqx.tree_at(lambda s: s.episodes, empty, episodes)
     cases = [  # state, kappa, reward_scale, and then the factor and kappa in the critics' units
         (new_state(()), None, None, 1.0, 0.01),

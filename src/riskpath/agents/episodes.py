@@ -14,6 +14,8 @@ FADING = 4.0
 """The weight of the n-th episode in mean and deviation is about n to this power."""
 REACH = 10.0
 """Returns to go are not larger than this many spreads, in the quadratic mean."""
+STEP = 2.0
+"""The unit is left alone as long as it is right within this factor."""
 FAR_OFF = 10.0
 """Returns that are more spreads than this from the mean belong to early exploration."""
 
@@ -21,9 +23,8 @@ FAR_OFF = 10.0
 class Episodes(eqx.Module):
     """Running statistics of the finished training episodes of one lane, and first observations of the latest ones.
 
-    The weight of the n-th episode in mean and deviation grows as n⁴: early exploration fades from them, and yet they
-    settle down, because a critic has to learn anew whenever its unit changes. An episode that was truncated counts as
-    it is, without the return that would have followed.
+    The weight of the n-th episode in mean and deviation grows as n⁴, so that early exploration fades from them. An
+    episode that was truncated counts as it is, without the return that would have followed.
     """
 
     count: Float[Array, ""]
@@ -42,22 +43,19 @@ class Episodes(eqx.Module):
     """Quadratic mean of `recent` over all steps, the n-th with a weight of about n⁴."""
     steps: Float[Array, ""]
     """Number of steps."""
+    spread: Float[Array, ""]
+    """The standard deviation of returns, or what keeps returns to go within `REACH`; 1 before there are rewards.
+
+    The second is larger before two episodes have finished, where returns hardly differ, and where discounting leaves
+    little of late rewards at the start of an episode. Critics have to learn anew whenever this unit changes, so it
+    changes only where it is wrong by more than the factor `STEP`.
+    """
     first_observation: Shaped[Array, "K *obs"]
     """A ring of first observations."""
     first_action_mask: Bool[Array, "K A"]
     """Which actions were available there."""
     num_starts: Int[Array, ""]
     """Number of first observations ever added."""
-
-    @property
-    def spread(self) -> Float[Array, ""]:
-        """Return the standard deviation of returns, or what keeps returns to go within `REACH`; 1 if there are none.
-
-        The second is larger before two episodes have finished, where returns hardly differ, and where discounting
-        leaves little of late rewards at the start of an episode.
-        """
-        spread = jnp.maximum(self.deviation, self.size / REACH)
-        return jnp.where(spread > 0, spread, 1.0)
 
     def add(
         self,
@@ -80,18 +78,23 @@ class Episodes(eqx.Module):
         recent = discount * self.recent + reward
         earlier = self.steps / (FADING + 1)
         sizes = jnp.concatenate([jnp.sqrt(earlier)[None] * self.size, recent / jnp.sqrt(float(len(recent)))])
+        size = _norm(sizes) / jnp.sqrt(earlier + 1.0)
+        deviation = jnp.where(new > 0, deviation, self.deviation)
+        spread = jnp.maximum(deviation, size / REACH)
+        right = (self.size > 0) & (spread < STEP * self.spread) & (self.spread < STEP * spread)
         slots = self.first_observation.shape[0]
         rank = jnp.cumsum(done.astype(jnp.int32)) - 1
         slot = jnp.where(done & (rank < slots), (self.num_starts + rank) % slots, slots)  # beyond the ring: dropped
         return Episodes(
             self.count + new,
             self.mean + apart * (new / total),
-            jnp.where(new > 0, deviation, self.deviation),
+            deviation,
             jnp.minimum(self.low, jnp.min(jnp.where(done, return_so_far, jnp.inf))),
             jnp.maximum(self.high, jnp.max(jnp.where(done, return_so_far, -jnp.inf))),
             jnp.where(done, 0.0, recent),
-            _norm(sizes) / jnp.sqrt(earlier + 1.0),
+            size,
             self.steps + 1.0,
+            jnp.where(right | (spread <= 0), self.spread, spread),
             self.first_observation.at[slot].set(observation, mode="drop"),
             self.first_action_mask.at[slot].set(action_mask, mode="drop"),
             self.num_starts + jnp.sum(done.astype(jnp.int32)),
@@ -111,6 +114,7 @@ def no_episodes(observation: Shaped[Array, "E *obs"], action_mask: Bool[Array, "
         recent=jnp.zeros((envs,)),
         size=zero,
         steps=zero,
+        spread=jnp.ones(()),
         first_observation=observation[ring],
         first_action_mask=action_mask[ring],
         num_starts=jnp.zeros((), jnp.int32),
