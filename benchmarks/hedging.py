@@ -34,18 +34,29 @@ from typing import Any
 
 import jax
 import numpy as np
-from market_paths import draw_noise, missing, play, summarise, table, train_ours, versions
+from market_paths import (
+    EVALUATION_SEED,
+    add_options,
+    budget_of,
+    draw_noise,
+    missing,
+    play,
+    summarise,
+    table,
+    train_ours,
+    versions,
+)
 from scipy.special import ndtr
 
 import riskpath as rp
 from riskpath import plot
 from riskpath.records import write_json
 
-RESULTS = Path(__file__).parent / "results"
+STEPS = 400_000
+"""Environment steps of each seed, 20 for a path."""
 LEVEL, MEASURE = 0.1, "cvar:0.1"
 FEATURES = ["log_moneyness", "expiry_time", "volatility", "prev_hedge"]
 """The inputs of pfhedge's example."""
-EVALUATION_SEED = 20_000
 WITHIN_BUDGET = {
     "pfhedge, 1,000 paths an epoch": (1_000, False),
     "pfhedge, 100 paths an epoch": (100, False),
@@ -178,22 +189,15 @@ def draw(rows: list[dict[str, Any]], path: Path) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, help="environment steps of each seed, 20 for a path (default: 400,000)")
-    parser.add_argument("--seeds", type=int, help="default: 3")
-    parser.add_argument("--episodes", type=int, help="evaluation paths (default: 100,000)")
     parser.add_argument("--only", default="", help="policies with this text in their name; ours need no peer")
-    parser.add_argument("--quick", action="store_true", help="20,000 steps, one seed, 20,000 evaluation paths")
-    parser.add_argument("--out", type=Path, help="the JSON file; the PNG lies beside it")
+    add_options(parser, STEPS, "20,000 steps, one seed, 20,000 evaluation episodes")
     options = parser.parse_args()
     needed = any(options.only in name for name in (*WITHIN_BUDGET, *BEYOND_BUDGET))
     if needed and (line := missing("torch", "pfhedge")):
         sys.exit(line)
     if needed:
         importlib.import_module("torch").set_num_threads(1)
-    steps = options.steps or (20_000 if options.quick else 400_000)
-    seeds = options.seeds or (1 if options.quick else 3)
-    episodes = options.episodes or (20_000 if options.quick else 100_000)
-    out = options.out or (Path("runs") if options.quick else RESULTS) / "hedging.json"
+    steps, seeds, episodes, out = budget_of(options, STEPS, "hedging.json")
 
     env, began = rp.OptionHedging(), time.perf_counter()
     noise = draw_noise(episodes, env.length, EVALUATION_SEED)

@@ -4,13 +4,15 @@ The price of a market does not depend on what a policy does. So the noise of all
 every program plays its policy on the same paths, and NumPy computes the returns from the amounts that it chose.
 """
 
+import argparse
 import dataclasses
 import importlib.metadata
 import importlib.util
 import platform
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,9 +25,37 @@ from riskpath.envs.market import Market, MarketProblem
 from riskpath.training.fused_loop import steps_per_round
 from riskpath.types import TimeStep
 
+RESULTS = Path(__file__).parent / "results"
+EVALUATION_SEED = 20_000
 PIECE = 2_000
 """Episodes that are played side by side."""
 INSTALL = "make bench-peers-install, then run it by .venv-peers/bin/python"
+
+
+class Budget(NamedTuple):
+    """How much is trained and evaluated, and where the result goes."""
+
+    steps: int
+    seeds: int
+    episodes: int
+    out: Path
+
+
+def add_options(parser: argparse.ArgumentParser, steps: int, quick: str) -> None:
+    """Add the options that both benchmarks share; `steps` is the full number, `quick` says what `--quick` runs."""
+    parser.add_argument("--steps", type=int, help=f"environment steps of each seed (default: {steps:,})")
+    parser.add_argument("--seeds", type=int, help="default: 3")
+    parser.add_argument("--episodes", type=int, help="evaluation episodes (default: 100,000)")
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--out", type=Path, help="the JSON file; figures lie beside it")
+
+
+def budget_of(options: argparse.Namespace, steps: int, name: str) -> Budget:
+    """Return what the options ask for; a quick result goes to runs/, and does not replace a full one."""
+    full, quick = (steps, 3, 100_000, RESULTS), (20_000, 1, 20_000, Path("runs"))
+    steps, seeds, episodes, folder = quick if options.quick else full
+    chosen = options.steps or steps, options.seeds or seeds, options.episodes or episodes
+    return Budget(*chosen, options.out or folder / name)
 
 
 def missing(*modules: str) -> str | None:

@@ -37,17 +37,27 @@ from unittest import mock
 import jax
 import jax.numpy as jnp
 import numpy as np
-from market_paths import draw_noise, missing, play, summarise, table, train_ours, versions
+from market_paths import (
+    EVALUATION_SEED,
+    PIECE,
+    add_options,
+    budget_of,
+    draw_noise,
+    missing,
+    play,
+    summarise,
+    table,
+    train_ours,
+    versions,
+)
 
 import riskpath as rp
 from riskpath.records import write_json
 
-RESULTS = Path(__file__).parent / "results"
+STEPS = 500_000
+"""Environment steps of each seed, as in their code."""
 OPTIMA = Path(__file__).parent.parent / "results" / "suite_optima.json"
 LEVELS = (0.25, 0.5)
-EVALUATION_SEED = 20_000
-PIECE = 2_000
-"""Episodes for which their network chooses at once."""
 THEIRS = "QR-SRM, public code"
 
 
@@ -232,23 +242,14 @@ def run_ours(name: str, noise: np.ndarray, level: float, steps: int, seeds: int)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--qrsrm", type=Path, required=True, help="a checkout of the public code of QR-SRM")
-    parser.add_argument("--steps", type=int, help="environment steps of each seed (default: 500,000, as theirs)")
-    parser.add_argument("--seeds", type=int, help="default: 3")
-    parser.add_argument("--episodes", type=int, help="evaluation episodes (default: 100,000)")
-    parser.add_argument(
-        "--quick", action="store_true", help="20,000 steps, one seed, CVaR 0.25 alone, 20,000 evaluation episodes"
-    )
-    parser.add_argument("--out", type=Path, help="the JSON file")
+    add_options(parser, STEPS, "20,000 steps, one seed, CVaR 0.25 alone, 20,000 evaluation episodes")
     options = parser.parse_args()
     if line := missing("torch", "stable_baselines3", "gymnasium", "pandas", "tqdm"):
         sys.exit(line)
     if not (options.qrsrm / "qrsrm.py").exists():
         sys.exit(f"there is no qrsrm.py in {options.qrsrm}: give --qrsrm a checkout of the public code of QR-SRM")
     importlib.import_module("torch").set_num_threads(1)
-    steps = options.steps or (20_000 if options.quick else 500_000)
-    seeds = options.seeds or (1 if options.quick else 3)
-    episodes = options.episodes or (20_000 if options.quick else 100_000)
-    out = options.out or (Path("runs") if options.quick else RESULTS) / "qrsrm_peer.json"
+    steps, seeds, episodes, out = budget_of(options, STEPS, "qrsrm_peer.json")
 
     env, began = rp.MeanReversionTrading(), time.perf_counter()
     dynamics = compare_dynamics(options.qrsrm, env)

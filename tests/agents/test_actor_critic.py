@@ -48,9 +48,9 @@ def worth_and_slope(agent: Any, critics: Any, x: Any, action: Any, time: Any) ->
     ("critic", "risk"),
     # A measure does not know which critic the atoms come from: every measure with one critic, two with the others.
     [
-        (critic, risk)
-        for critic, risks in (("convolved", MEASURES), ("joint", MEASURES[1:3]), ("trajectory", MEASURES[1:3]))
-        for risk in risks
+        pytest.param(critic, risk, marks=[] if critic == "convolved" or risk in MEASURES[1:3] else pytest.mark.long)
+        for critic in ("convolved", "joint", "trajectory")
+        for risk in MEASURES
     ],
     ids=str,
 )

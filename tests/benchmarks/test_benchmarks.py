@@ -1,9 +1,6 @@
 """The benchmarks import, and the agents that they measure can be made."""
 
-import importlib
 import json
-import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -12,16 +9,7 @@ import pytest
 
 import riskpath as rp
 from riskpath.envs.finite import as_arrays
-
-FOLDER = Path(__file__).parent.parent.parent / "benchmarks"
-
-
-@pytest.fixture(scope="module")
-def benchmark():
-    """Return a function that imports a benchmark."""
-    sys.path.insert(0, str(FOLDER))
-    yield importlib.import_module
-    sys.path.remove(str(FOLDER))
+from tests.benchmarks.conftest import FOLDER
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)

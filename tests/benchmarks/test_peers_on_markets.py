@@ -1,24 +1,12 @@
 """The benchmarks against peers on markets, as far as they do not need the peers."""
 
-import importlib
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import riskpath as rp
-
-FOLDER = Path(__file__).parent.parent.parent / "benchmarks"
-
-
-@pytest.fixture(scope="module")
-def benchmark():
-    """Return a function that imports a benchmark."""
-    sys.path.insert(0, str(FOLDER))
-    yield importlib.import_module
-    sys.path.remove(str(FOLDER))
 
 
 def test_profit_of_a_path_by_hand(benchmark):

@@ -39,7 +39,7 @@ SIZES: dict[str, Any] = {"learning_starts": 0, "batch_size": 4, "online_taus": 4
 FAST = rp.Training(**SIZES, target_update_interval=10, buffer_size=70)
 ACTOR = rp.ActorCriticTraining(**SIZES, target_update_interval=5, buffer_size=70, train_freq=2)
 AGENTS = {
-    "IQN": lambda risk: rp.IQN(risk, network=NETWORK, training=FAST),
+    "IQN": lambda risk: rp.IQN(risk, network=NETWORK, training=dataclasses.replace(FAST, learning_starts=40)),
     "CVaRDRL": lambda risk: rp.CVaRDRL(risk, network=NETWORK, training=FAST),
     "QRSRM": lambda risk: rp.QRSRM(risk, network=NETWORK, training=FAST),
     "TQL": lambda risk: rp.TQL(risk, network=NETWORK, training=FAST),
@@ -99,7 +99,7 @@ def test_all_that_training_knows_comes_back(name, tmp_path, unchecked):
 
 
 # One agent without a history, one with a history and continuous actions, one that chooses among its members at the end.
-@pytest.mark.parametrize("name", ["IQN", "TQLContinuous", "Adaptive"])
+@pytest.mark.parametrize("name", ["IQN", "TQLContinuous", "Adaptive", pytest.param("TQL", marks=pytest.mark.long)])
 def test_a_resumed_run_is_the_uninterrupted_one(name, runs, unchecked):
     folder, whole = runs(name)
     run = load(folder)

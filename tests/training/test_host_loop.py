@@ -140,18 +140,24 @@ def check_both_loops(agent: rp.Agent, env: Any, envs: int) -> None:
         (HISTORY, "RiskyGrid", 2),
         (rp.IQTD3(rp.CVaR(0.5), **VECTORS), CAR, 4),
         (rp.Adaptive(rp.CVaR(0.5), network=rp.Network(hidden=(8,)), training=NUMBERED["training"]), "RiskyGrid", 1),
+        pytest.param(AGENT, "RiskyGrid", 1, marks=pytest.mark.long),
     ],
-    ids=["TQL", "IQTD3", "Adaptive"],
+    ids=["TQL", "IQTD3", "Adaptive", "IQN"],
 )
 def test_both_loops_give_the_same_bits(agent, env, envs, unchecked):
     check_both_loops(agent, env, envs)
 
 
 @pytest.mark.long
-def test_both_loops_give_the_same_bits_compiled_as_users_do(unchecked):
+@pytest.mark.parametrize(
+    ("agent", "env", "envs"),
+    [(HISTORY, "RiskyGrid", 2), (rp.IQTD3(rp.CVaR(0.5), **VECTORS), CAR, 4)],
+    ids=["TQL", "IQTD3"],
+)
+def test_both_loops_give_the_same_bits_compiled_as_users_do(agent, env, envs, unchecked):
     jax.clear_caches()
     with as_users():
-        check_both_loops(HISTORY, "RiskyGrid", 2)
+        check_both_loops(agent, env, envs)
     jax.clear_caches()
 
 
@@ -366,13 +372,13 @@ def test_an_episode_is_finished_unless_it_was_cut_off_by_the_limit_asked_for(unc
 
 
 def test_a_run_is_evaluated_inside_and_outside_of_the_program_alike(unchecked):
-    grid = rp.train(AGENT, "RiskyGrid", steps=40, seeds=2)
+    grid = rp.train(AGENT, "RiskyGrid", steps=60, seeds=2)
     outside = grid.evaluate(20, env="riskpath/RiskyGrid-v0")
     assert outside.finished == 1.0
     for seed in range(2):
         possible = grid.law(seed).atoms
         assert np.abs(outside.returns[0, seed, :, None] - possible).min(axis=-1).max() < 1e-3
-    hosted = rp.train(AGENT, "riskpath/RiskyGrid-v0", steps=40, seeds=2)
+    hosted = rp.train(AGENT, "riskpath/RiskyGrid-v0", steps=60, seeds=2)
     assert hosted.evaluate(5, env="RiskyGrid").returns.shape == (1, 2, 5)
     with pytest.raises(rp.RiskpathError, match="another number of states than the one trained on: 3, not"):
         grid.evaluate(5, env="ThreeState")

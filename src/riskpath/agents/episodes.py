@@ -16,8 +16,9 @@ REACH = 10.0
 """Returns to go are not larger than this many spreads, in the quadratic mean."""
 STEP = 2.0
 """The unit is left alone as long as it is right within this factor."""
-FAR_OFF = 10.0
-"""Returns that are more spreads than this from the mean belong to early exploration."""
+FAR_OFF = 16.0
+"""Returns that are more spreads than this from the mean belong to early exploration. No quantile at a level from 0.02
+to 0.98 is more than 7 standard deviations from the mean, and the unit may be half of one."""
 
 
 class Episodes(eqx.Module):
