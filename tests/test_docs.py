@@ -11,16 +11,20 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import equinox as eqx
+import jax.numpy as jnp
 import pytest
 
 import riskpath
 from riskpath.cli.parser import parse
 from riskpath.risk import compose
+from riskpath.training import fused_loop
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 LONG = [
+    "docs/agents/iqn.md",  # and others that train the same
     "README.md",
     *(f"docs/guides/{name}.md" for name in ("training", "own-environment")),
     *(f"docs/tutorials/{name}.md" for name in ("learn", "gymnasium")),
@@ -28,20 +32,30 @@ LONG = [
 """Pages that train for so long that optimising the programs saves time."""
 REPEATED = [
     "docs/agents/adaptive-continuous.md",  # adaptive.md calls the same, tests/agents/test_adaptive.py trains this agent
+    "docs/problems/american-put.md",  # tests/envs/test_market.py solves the same problem
     "docs/tutorials/gymnasium.md",  # guides/gymnasium.md and guides/evaluation.md call the same
     "examples/own_agent.py",  # docs/guides/own-agent.md trains an agent, and has this one
     "examples/own_environment.py",  # docs/guides/gymnasium.md trains on an environment of its own
 ]
 """Pages and examples that `make test` leaves out."""
+UNTRAINED = [
+    "README.md",
+    *(f"docs/agents/{name}.md" for name in ("adaptive", "cvar-drl", "qrsrm", "tql")),
+    "examples/learn_and_compare.py",
+]
+"""Those that `make test` runs with stand-ins for the steps of training: the tests of their agents train them. Guides and
+tutorials are trained as they are written.
+"""
 
 
 def programs(paths: Iterable[Path]) -> list[Any]:
-    """Return the parameters of a test that runs files."""
+    """Return the parameters of a test that runs files: a path, and whether it trains."""
     names = {str(path.relative_to(ROOT)): path for path in paths}
-    return [
-        pytest.param(path, id=name, marks=[pytest.mark.long] if name in REPEATED else [])
+    whole = [
+        pytest.param(path, True, id=name, marks=[pytest.mark.long] if name in (*REPEATED, *UNTRAINED) else [])
         for name, path in names.items()
     ]
+    return whole + [pytest.param(names[name], False, id=f"{name} untrained") for name in UNTRAINED if name in names]
 
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -69,9 +83,26 @@ def wandb(monkeypatch) -> list[tuple[int, dict[str, float]]]:
     return logged
 
 
-@pytest.mark.parametrize("page", programs(page for page in PAGES if blocks(page, "python")))
-def test_code_blocks_run(page, unchecked, wandb, monkeypatch, request):
-    if str(page.relative_to(ROOT)) in LONG:
+@pytest.fixture
+def untrained(monkeypatch) -> None:
+    """Let training count its steps and do nothing else, so that no program that learns is compiled."""
+
+    def steps_only(lanes: Any, steps: Any) -> Any:
+        return eqx.tree_at(lambda s: s.steps, lanes, lanes.steps + steps)
+
+    def chunk(lanes: Any, spec: Any, rounds: Any) -> Any:
+        each = fused_loop.steps_per_round(lanes.agent, lanes.num_envs)
+        return steps_only(lanes, rounds * each), {"loss": jnp.zeros(lanes.count)}
+
+    monkeypatch.setattr(fused_loop, "warm_up", lambda lanes, spec, moves: steps_only(lanes, moves * lanes.num_envs))
+    monkeypatch.setattr(fused_loop, "chunk", chunk)
+
+
+@pytest.mark.parametrize(("page", "trained"), programs(page for page in PAGES if blocks(page, "python")))
+def test_code_blocks_run(page, trained, unchecked, wandb, monkeypatch, request):
+    if not trained:
+        request.getfixturevalue("untrained")
+    elif str(page.relative_to(ROOT)) in LONG:
         request.getfixturevalue("optimised")
     monkeypatch.setattr(compose, "BY_NAME", dict(compose.BY_NAME))  # a page may register a measure
     program = "\n".join(blocks(page, "python"))
@@ -82,9 +113,11 @@ def test_code_blocks_run(page, unchecked, wandb, monkeypatch, request):
         assert all(isinstance(one, int | float) for _, numbers in wandb for one in numbers.values())
 
 
-@pytest.mark.parametrize("path", programs(sorted((ROOT / "examples").glob("*.py"))))
-def test_examples_run_and_print_their_results(path, unchecked, optimised, capsys):
+@pytest.mark.parametrize(("path", "trained"), programs(sorted((ROOT / "examples").glob("*.py"))))
+def test_examples_run_and_print_their_results(path, trained, unchecked, optimised, capsys, request):
     # Here, because some of them train what a page trains: a program that was compiled for a page serves them, too.
+    if not trained:
+        request.getfixturevalue("untrained")
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out
 
