@@ -43,8 +43,9 @@ UNTRAINED = [
     *(f"docs/agents/{name}.md" for name in ("adaptive", "cvar-drl", "qrsrm", "tql")),
     "examples/learn_and_compare.py",
 ]
-"""Those that `make test` runs with stand-ins for the steps of training: the tests of their agents train them. Guides and
-tutorials are trained as they are written.
+"""Those that `make test` runs with stand-ins for the steps of training: the tests of their agents train them.
+
+Guides and tutorials are trained as they are written.
 """
 
 
