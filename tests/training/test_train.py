@@ -44,7 +44,8 @@ def same(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
     return all((a == b).all() for a, b in zip(first, second, strict=True))
 
 
-@pytest.mark.parametrize("name", ["CVaRDRL", "QRSRM", "TQL joint"])
+# tests/agents/test_qrsrm.py asks a learned QRSRM for its exact values.
+@pytest.mark.parametrize("name", ["CVaRDRL", pytest.param("QRSRM", marks=pytest.mark.long), "TQL joint"])
 def test_a_learned_policy_goes_through_the_exact_evaluation(name):
     # With the shapes checked: one agent without a history, one with. It comes first, so that it traces their programs.
     mdp = rp.RiskyGrid().mdp()
@@ -121,7 +122,15 @@ class Counting(rp.MemorylessAgent):
         return jnp.zeros((taus.size, time_step.action_mask.size))
 
 
-@pytest.mark.parametrize(("num_envs", "train_freq", "learning_starts"), [(1, 1, 40), (1, 4, 0), (4, 1, 0), (4, 2, 40)])
+@pytest.mark.parametrize(
+    ("num_envs", "train_freq", "learning_starts"),
+    [
+        pytest.param(1, 1, 40, marks=pytest.mark.long),  # as everywhere else
+        (1, 4, 0),
+        pytest.param(4, 1, 0, marks=pytest.mark.long),
+        (4, 2, 40),
+    ],
+)
 def test_the_update_ratio_is_kept(num_envs, train_freq, learning_starts, unchecked):
     agent = Counting(training=dataclasses.replace(FAST, learning_starts=learning_starts, train_freq=train_freq))
     run = rp.train(agent, "RiskyGrid", steps=200, num_envs=num_envs)
@@ -133,7 +142,8 @@ def test_learning_is_one_gradient_step(unchecked):
     assert run.lanes.agent_state.gradient_steps.tolist() == [200 - FAST.learning_starts] * 2
 
 
-@pytest.mark.parametrize("name", ["IQN", "CVaRDRL", "TQL convolved"])
+# The losses of all agents are asked about a masked action in test_losses.py and in the tests of the agents.
+@pytest.mark.parametrize("name", ["IQN", pytest.param("CVaRDRL", marks=pytest.mark.long), "TQL convolved"])
 def test_masked_actions_are_never_taken_nor_bootstrapped_on(name, unchecked):
     # "right" is available at s0 only, where it pays 50. A critic that bootstrapped from it at s1 as well would value
     # "left" at s0 like "right".
@@ -245,7 +255,7 @@ LEARN = rp.Training(
     target_update_interval=50,
     learning_rate=3e-3,
     learning_rate_decay=0.1,
-    decay_steps=5_000.0,
+    decay_steps=2_500.0,
     epsilon_end=0.3,
     buffer_size=8000,
     batch_size=16,
@@ -258,7 +268,7 @@ LEARN = rp.Training(
 def learned(name: str, problem: rp.ThreeState = BET) -> rp.Run:
     network = rp.Network(hidden=(32,), history_size=8)
     agent = AGENTS[name](rp.CVaR(0.1), discount=1.0, network=network, training=LEARN)
-    return rp.train(agent, problem, steps=6000, seeds=2)
+    return rp.train(agent, problem, steps=3_000, seeds=2)
 
 
 # Tables of the other two critics learn the exact values in tests/nn/test_critics.py.
@@ -294,7 +304,9 @@ def test_cvar_drl_reacts_to_its_rewards(unchecked, optimised):
         for name, asset in (("shares", shares), ("bonds", bonds))
     }
     mdp = rp.FiniteMDP.from_outcomes(outcomes, start="year 1")
-    training = dataclasses.replace(LEARN, batch_size=32, online_taus=32, target_taus=32, act_taus=64)  # it needs more
+    training = dataclasses.replace(
+        LEARN, decay_steps=5_000.0, batch_size=32, online_taus=32, target_taus=32, act_taus=64
+    )  # it needs more
     agent = rp.CVaRDRL("cvar:0.25", discount=1.0, network=rp.Network(hidden=(32,)), training=training)
     run = rp.train(agent, mdp, steps=6_000, seeds=2)
     assert run.values()[0] == pytest.approx([25.0, 25.0])
