@@ -243,6 +243,7 @@ def test_discrete_actions_are_refused(kind, unchecked):
         rp.train(agent_of(kind), "RiskyGrid", steps=10)
 
 
+@pytest.mark.long  # tests/training/test_replay_buffer.py asks the same of an agent with a history
 def test_the_replay_buffer_is_not_copied_in_the_loop(unchecked):
     lanes = start([learner("convolved")], [BETS], 2, 4, 0)
     lowered = loop.chunk.lower(lanes, BETS.spec, jnp.int32(1)).lowered  # pyright: ignore[reportFunctionMemberAccess]

@@ -187,7 +187,8 @@ def test_a_table_of_iqn_learns_exact_values(unchecked, optimised):
     check_quantiles(policy, "s0")
 
 
-@pytest.mark.parametrize("critic", ["joint", "trajectory", "convolved"])
+# A network of the convolved critic learns known values in tests/training/test_train.py.
+@pytest.mark.parametrize("critic", ["joint", "trajectory", pytest.param("convolved", marks=pytest.mark.long)])
 def test_a_table_of_tql_learns_exact_values(critic, unchecked, optimised):
     policy = learned(rp.TQL, critic=critic)
     assert policy.estimate("s0") == pytest.approx({"risky": worth("risky", "risky"), "safe": -10.0}, abs=2.5)

@@ -140,7 +140,12 @@ def test_what_is_sensed_is_learned_used_and_kept(image, tmp_path, unchecked):
         assert loaded.policy(seed=1)(obs)[0] == side
 
 
-@pytest.mark.parametrize("agent", [rp.IQTD3, rp.TQLContinuous, rp.TQL], ids=lambda kind: kind.__name__)
+# TQLContinuous has the actor of the first and reads histories like the second.
+@pytest.mark.parametrize(
+    "agent",
+    [rp.IQTD3, rp.TQL, pytest.param(rp.TQLContinuous, marks=pytest.mark.long)],
+    ids=lambda kind: kind.__name__,
+)
 def test_every_agent_can_normalise_and_see_images(agent, unchecked):
     class Picture(gymnasium.Env):
         observation_space = gymnasium.spaces.Box(0, 255, (5, 5, 3), np.uint8)

@@ -98,8 +98,11 @@ def test_all_that_training_knows_comes_back(name, tmp_path, unchecked):
     assert eqx.tree_equal(back.agents, run.agents, typematch=True)
 
 
-# One agent without a history, one with a history and continuous actions, one that chooses among its members at the end.
-@pytest.mark.parametrize("name", ["IQN", "TQLContinuous", "Adaptive", pytest.param("TQL", marks=pytest.mark.long)])
+# One agent without a history, one with. The states of all others come back in the test before, and test_selection.py
+# goes on with an agent that chose among its members.
+@pytest.mark.parametrize(
+    "name", ["IQN", "TQL", *(pytest.param(name, marks=pytest.mark.long) for name in ("TQLContinuous", "Adaptive"))]
+)
 def test_a_resumed_run_is_the_uninterrupted_one(name, runs, unchecked):
     folder, whole = runs(name)
     run = load(folder)
@@ -133,6 +136,7 @@ def train_slowly(folder: str) -> None:
     begin("IQN", 190, progress=lambda run, _: (keeper.save_if_due(run), time.sleep(0.3)))
 
 
+@pytest.mark.long  # tests/cli/test_run_commands.py kills a process, too
 def test_killed_and_resumed(runs, tmp_path, unchecked):
     runs("IQN")  # compiled here, and for the other process, too
     folder, root = tmp_path / "run", Path(__file__).parents[2]

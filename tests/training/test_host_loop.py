@@ -119,7 +119,8 @@ def leaves(lanes: Lanes) -> list[np.ndarray]:
 
 
 HISTORY = rp.TQL(rp.CVaR(0.5), critic="trajectory", **SOFT)
-"""Has a history, soft updates and, below, two environments; `Adaptive` has neither and one environment."""
+"""Has a history, soft updates and, below, two environments; `IQTD3` has continuous actions and four of them."""
+ADAPTIVE = rp.Adaptive(rp.CVaR(0.5), network=rp.Network(hidden=(8,)), training=NUMBERED["training"])
 
 
 def check_both_loops(agent: rp.Agent, env: Any, envs: int) -> None:
@@ -139,7 +140,7 @@ def check_both_loops(agent: rp.Agent, env: Any, envs: int) -> None:
     [
         (HISTORY, "RiskyGrid", 2),
         (rp.IQTD3(rp.CVaR(0.5), **VECTORS), CAR, 4),
-        (rp.Adaptive(rp.CVaR(0.5), network=rp.Network(hidden=(8,)), training=NUMBERED["training"]), "RiskyGrid", 1),
+        pytest.param(ADAPTIVE, "RiskyGrid", 1, marks=pytest.mark.long),
         pytest.param(AGENT, "RiskyGrid", 1, marks=pytest.mark.long),
     ],
     ids=["TQL", "IQTD3", "Adaptive", "IQN"],
@@ -165,7 +166,7 @@ def test_both_loops_give_the_same_bits_compiled_as_users_do(agent, env, envs, un
     ("agent", "env"),
     [
         (AGENT, lambda: Echo(spaces.Discrete(4, start=1), spaces.Discrete(3, start=5))),
-        (rp.TQL(rp.CVaR(0.5), **NUMBERED), lambda: Echo(spaces.Dict({"x": spaces.Box(0.0, 1.0, (2,), np.float32)}))),
+        (AGENT, lambda: Echo(spaces.Dict({"x": spaces.Box(0.0, 1.0, (3,), np.float32)}))),
         (AGENT, lambda: Echo(masked=True)),
         (rp.IQTD3(rp.CVaR(0.5), **VECTORS), lambda: Echo(action_space=spaces.Box(-3.0, 1.0, (2,), np.float32))),
     ],

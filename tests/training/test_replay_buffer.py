@@ -91,7 +91,9 @@ def test_samples_come_from_the_own_lane_and_from_all_of_it():
     assert int(oldest.observation[0, 0]) == 3 * 6
 
 
-@pytest.mark.parametrize("agent", [rp.IQN(rp.CVaR(0.25)), rp.TQL(rp.CVaR(0.25))], ids=["IQN", "TQL"])
+@pytest.mark.parametrize(
+    "agent", [pytest.param(rp.IQN(rp.CVaR(0.25)), marks=pytest.mark.long), rp.TQL(rp.CVaR(0.25))], ids=["IQN", "TQL"]
+)
 def test_the_ring_is_not_copied_inside_the_loop(agent, unchecked):
     small = rp.Training(
         buffer_size=997, batch_size=4, online_taus=4, target_taus=4, act_taus=4, target_update_interval=3

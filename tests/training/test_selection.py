@@ -100,11 +100,12 @@ def test_which_measures_a_trained_critic_serves(trained, other, serves):
 
 
 def test_a_run_of_several_levels_serves_others_by_its_first_one(run):
-    both = rp.train([rp.Adaptive(f"cvar:{level}", **TINY) for level in (0.25, 0.5)], "RiskyGrid", steps=100, seeds=2)
+    # Two settings of one seed are as many lanes as two seeds of one setting: the same programs train and play them.
+    both = rp.train([rp.Adaptive(f"cvar:{level}", **TINY) for level in (0.25, 0.5)], "RiskyGrid", steps=100)
     served = both.serve("cvar:0.1")
     alone = run.serve("cvar:0.1")
-    np.testing.assert_array_equal(served.values(), alone.values())
-    np.testing.assert_allclose(served.estimates(), alone.estimates(), rtol=1e-4)
+    np.testing.assert_array_equal(served.values()[0], alone.values()[0, :1])
+    np.testing.assert_allclose(served.estimates()[0], alone.estimates()[0, :1], rtol=1e-4)
 
 
 def test_other_agents_and_measures_are_refused_in_one_line(run):
