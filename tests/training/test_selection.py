@@ -7,10 +7,12 @@ import pytest
 
 import riskpath as rp
 
+EPISODES = 400
+"""Of every roll-out here, so that they share programs; for the same reason there are two or four lanes."""
 TINY = {
     "network": rp.Network(hidden=(4,)),
     "training": rp.Training(learning_starts=40, batch_size=4, online_taus=4, act_taus=4, target_update_interval=20),
-    "selection_episodes": 20,
+    "selection_episodes": EPISODES,
 }
 
 
@@ -55,8 +57,8 @@ def test_the_law_of_a_mixture_is_the_mixture_of_laws(run):
     laws = [rp.RiskyGrid().mdp().evaluate(policy) for _, policy in members]
     law = other.law()
     assert law.isclose(rp.Law.mix(laws, [0.25, 0.75]))
-    returns = other.evaluate(2_000).returns[0, 0]
-    assert returns.mean() == pytest.approx(law.mean, abs=5 * law.std / 2_000**0.5 + 1e-3)
+    returns = other.evaluate(EPISODES).returns[0, 0]
+    assert returns.mean() == pytest.approx(law.mean, abs=4 * law.std / EPISODES**0.5 + 1e-3)
 
 
 def test_one_training_serves_every_level(run):
@@ -69,16 +71,16 @@ def test_one_training_serves_every_level(run):
         alone = run.policy(seed, risk="cvar:0.1")
         assert rp.RiskyGrid().mdp().evaluate(alone).isclose(other.law(seed, 0))
     assert eqx.tree_equal(before, eqx.filter(run.lanes.agent_state.params.critic, eqx.is_array))
-    assert run.evaluate(50, risk="cvar:0.9").risks == [rp.CVaR(0.9)]
+    assert run.evaluate(EPISODES, risk="cvar:0.9").risks == [rp.CVaR(0.9)]
 
 
 def test_the_frontier_has_a_row_for_each_level_beside_the_exact_one(run):
-    found = run.frontier([0.5, 0.1, 1.0], episodes=200)
+    found = run.frontier([1.0, 0.1], episodes=EPISODES)
     rows = found.rows()
-    assert [row["level"] for row in rows] == [0.1, 0.5, 1.0]
-    assert [row["best cvar"] for row in rows] == pytest.approx([79.875, 156.125, 213.0])
-    assert rows[2]["cvar"] == pytest.approx(rows[2]["mean"])
-    assert found.values.shape == found.means.shape == (3, 2)
+    assert [row["level"] for row in rows] == [0.1, 1.0]
+    assert [row["best cvar"] for row in rows] == pytest.approx([79.875, 213.0])
+    assert rows[1]["cvar"] == pytest.approx(rows[1]["mean"])
+    assert found.values.shape == found.means.shape == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_which_measures_a_trained_critic_serves(trained, other, serves):
 def test_a_run_of_several_levels_serves_others_by_its_first_one(run):
     # Two settings of one seed are as many lanes as two seeds of one setting: the same programs train and play them.
     both = rp.train([rp.Adaptive(f"cvar:{level}", **TINY) for level in (0.25, 0.5)], "RiskyGrid", steps=100)
-    served = both.serve("cvar:0.1")
+    served = both.serve("cvar:0.1", "cvar:0.9")
     alone = run.serve("cvar:0.1")
     np.testing.assert_array_equal(served.values()[0], alone.values()[0, :1])
     np.testing.assert_allclose(served.estimates()[0], alone.estimates()[0, :1], rtol=1e-4)
