@@ -26,7 +26,9 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jaxtyping
 import pytest
 from jax._src import compiler
@@ -125,6 +127,22 @@ def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(fused_loop, "chunk", optimise(fused_loop.chunk))
     monkeypatch.setattr(host_loop, "_record_and_learn", optimise(host_loop._record_and_learn))
+
+
+@pytest.fixture
+def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let training count its steps and do nothing else, so that no program that learns is compiled."""
+    from riskpath.training import fused_loop  # here, where its types are checked
+
+    def steps_only(lanes: Any, steps: Any) -> Any:
+        return eqx.tree_at(lambda s: s.steps, lanes, lanes.steps + steps)
+
+    def chunk(lanes: Any, spec: Any, rounds: Any) -> Any:
+        each = fused_loop.steps_per_round(lanes.agent, lanes.num_envs)
+        return steps_only(lanes, rounds * each), {"loss": jnp.zeros(lanes.count)}
+
+    monkeypatch.setattr(fused_loop, "warm_up", lambda lanes, spec, moves: steps_only(lanes, moves * lanes.num_envs))
+    monkeypatch.setattr(fused_loop, "chunk", chunk)
 
 
 @contextmanager

@@ -11,14 +11,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import equinox as eqx
-import jax.numpy as jnp
 import pytest
 
 import riskpath
 from riskpath.cli.parser import parse
 from riskpath.risk import compose
-from riskpath.training import fused_loop
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -82,21 +79,6 @@ def wandb(monkeypatch) -> list[tuple[int, dict[str, float]]]:
     stand_in = SimpleNamespace(init=lambda project: None, log=lambda numbers, step: logged.append((step, numbers)))
     monkeypatch.setitem(sys.modules, "wandb", stand_in)
     return logged
-
-
-@pytest.fixture
-def untrained(monkeypatch) -> None:
-    """Let training count its steps and do nothing else, so that no program that learns is compiled."""
-
-    def steps_only(lanes: Any, steps: Any) -> Any:
-        return eqx.tree_at(lambda s: s.steps, lanes, lanes.steps + steps)
-
-    def chunk(lanes: Any, spec: Any, rounds: Any) -> Any:
-        each = fused_loop.steps_per_round(lanes.agent, lanes.num_envs)
-        return steps_only(lanes, rounds * each), {"loss": jnp.zeros(lanes.count)}
-
-    monkeypatch.setattr(fused_loop, "warm_up", lambda lanes, spec, moves: steps_only(lanes, moves * lanes.num_envs))
-    monkeypatch.setattr(fused_loop, "chunk", chunk)
 
 
 @pytest.mark.parametrize(("page", "trained"), programs(page for page in PAGES if blocks(page, "python")))

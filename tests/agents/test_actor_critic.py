@@ -21,6 +21,8 @@ from riskpath.types import EnvSpec
 from tests.conftest import USUAL_PASSES
 
 MEASURES = [rp.Mean(), rp.CVaR(0.25), rp.Wang(0.75), rp.Wang(-0.75), rp.POW(-2.0), rp.CPW(0.71)]
+BRIEFLY = {"convolved": (1, 2, 5), "joint": (1,), "trajectory": (1,)}
+"""Measures of each critic that are part of every run."""
 SPEC = EnvSpec(num_actions=0, observation_shape=(2,), max_episode_steps=30, action_size=1)
 NETWORK = rp.Network(hidden=(16, 16), history_size=8, window=4)
 SMALL = rp.Network(hidden=(8,), history_size=4, window=2)
@@ -46,11 +48,11 @@ def worth_and_slope(agent: Any, critics: Any, x: Any, action: Any, time: Any) ->
 
 @pytest.mark.parametrize(
     ("critic", "risk"),
-    # A measure does not know which critic the atoms come from: every measure with one critic, two with the others.
+    # A measure does not know which critic the atoms come from: three measures with one critic, one with the others.
     [
-        pytest.param(critic, risk, marks=[] if critic == "convolved" or risk in MEASURES[1:3] else pytest.mark.long)
+        pytest.param(critic, risk, marks=[] if number in BRIEFLY[critic] else pytest.mark.long)
         for critic in ("convolved", "joint", "trajectory")
-        for risk in MEASURES
+        for number, risk in enumerate(MEASURES)
     ],
     ids=str,
 )
@@ -230,8 +232,8 @@ def test_every_form_trains_and_acts(kind, improved, unchecked):
         assert abs(action[0]) <= 1
     assert np.isfinite(run.estimates()).all()
     assert policy.quantiles(shown).keys() == {0}
-    sample = run.evaluate(100, env=other)
-    assert sample.returns.shape == (1, 2, 100)
+    sample = run.evaluate(1_000, env=other)  # as many as before: the same program
+    assert sample.returns.shape == (1, 2, 1_000)
     assert sample.finished == 1.0
     if other is not BETS:
         assert (sample.returns < 0).all()

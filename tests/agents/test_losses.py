@@ -273,9 +273,15 @@ def test_iqtd3(twin_target, terminated):
     assert loss_of(agent, state, sample, jax.random.key(5)) == pytest.approx(float(expected), rel=1e-4)
 
 
+# The critic does not matter to the time among its inputs.
 @pytest.mark.parametrize("terminated", [False, True])
-@pytest.mark.parametrize("time_input", [False, True])
-@pytest.mark.parametrize("critic", ["joint", "trajectory", "convolved"])
+@pytest.mark.parametrize(
+    ("critic", "time_input"),
+    [
+        *(("joint", True), ("trajectory", True), ("convolved", True), ("trajectory", False)),
+        *(pytest.param(critic, False, marks=pytest.mark.long) for critic in ("joint", "convolved")),
+    ],
+)
 def test_tql_continuous(critic, time_input, terminated):
     training = box_training("lower_mean")
     agent = rp.TQLContinuous(

@@ -75,7 +75,10 @@ def predicted(run: rp.Run) -> np.ndarray:
     return np.asarray(agent.quantiles(state, state.initial_memory, first, jnp.array([0.1, 0.5, 0.9])))
 
 
-@pytest.mark.parametrize("name", AGENTS)
+# The losses of all agents are given a scale of rewards in test_losses.py.
+@pytest.mark.parametrize(
+    "name", ["IQN", "IQTD3", *(pytest.param(name, marks=pytest.mark.long) for name in ("CVaRDRL", "TQL"))]
+)
 def test_rewards_times_1024_give_the_same_decisions_bit_for_bit(name, unchecked):
     environments = [Push(), Push(1024.0)] if name == "IQTD3" else [years(), years(1024.0)]
     one, other = (rp.train(AGENTS[name], env, steps=200, num_envs=2) for env in environments)
@@ -90,7 +93,7 @@ def test_rewards_times_1024_give_the_same_decisions_bit_for_bit(name, unchecked)
     np.testing.assert_array_equal(1024 * one.estimates(), other.estimates())
 
 
-def test_rewards_in_any_unit_or_with_a_constant_per_episode_give_the_same_policies(unchecked):
+def test_rewards_in_any_unit_or_with_a_constant_per_episode_give_the_same_policies(unchecked, optimised):
     """With rewards around 1 and kappa = 1, the former default, critics would learn expectiles, and choose shares."""
     problems = [years(), years(1000.0), years(0.01), years(bonus=300.0), years(bonus=-300.0)]
     training = rp.Training(

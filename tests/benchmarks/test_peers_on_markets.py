@@ -56,7 +56,7 @@ def test_a_played_policy_earns_what_the_environment_pays(benchmark):
     hedge = rp.OptionHedging(continuous=True)
     training = rp.ActorCriticTraining(batch_size=4, learning_starts=20, train_freq=4)
     agent = rp.IQTD3("mean", network=network, training=training)
-    run, _ = paths.train_ours(agent, hedge, 80, 1, 4)
+    run, _ = paths.train_ours(agent, hedge, 20, 1, 4)  # fresh networks do, too
     noise = paths.draw_noise(50, hedge.length, 3)
     amounts, returns = paths.play(run, noise)
     assert hedging.profits(hedge, hedging.price_paths(hedge, noise), amounts) == pytest.approx(returns, abs=1e-5)

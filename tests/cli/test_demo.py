@@ -14,7 +14,8 @@ TRAINING = dataclasses.replace(conftest.TRAINING, learning_starts=0)
 EPISODES = 40
 
 
-def test_demo_prints_the_known_optima_and_what_agents_learned(cli, monkeypatch, tmp_path, unchecked):
+def test_demo_prints_the_known_optima_and_what_agents_learned(cli, monkeypatch, tmp_path, unchecked, untrained):
+    # Other tests train these agents.
     game = rp.BettingGame(rounds=2)
     adaptive = functools.partial(demo.AGENTS["Adaptive"], selection_episodes=EPISODES)
     few = {"mean-trained": demo.AGENTS["mean-trained"], "Adaptive": adaptive}

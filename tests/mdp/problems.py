@@ -5,8 +5,15 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pytest
 
 import riskpath as rp
+
+
+def seeds(few: int, all_: int) -> Any:
+    """Give a test the numbers of its random problems: a few in every run, the others in a long one."""
+    others = pytest.param(range(few, all_), marks=pytest.mark.long, id="others")
+    return pytest.mark.parametrize("seeds", [pytest.param(range(few), id="few"), others])
 
 
 def table(law: rp.Law) -> dict[float, float]:

@@ -5,7 +5,7 @@ import functools
 import pytest
 
 import riskpath as rp
-from tests.mdp.problems import PlainLaw, all_adaptive_laws, all_return_policies, best_of, random_mdp
+from tests.mdp.problems import PlainLaw, all_adaptive_laws, all_return_policies, best_of, random_mdp, seeds
 
 GRID = rp.RiskyGrid()
 MEASURES = ["mean", "cvar:0.1", "cvar:0.5", "wang:-0.75", "wang:0.75", "pow:-2", "pow:2", "cpw:0.71"]
@@ -44,9 +44,10 @@ def test_the_optimum_of_the_grid_is_the_best_of_all_34_policies(risk):
     assert rp.solve(GRID.mdp(), risk, "adaptive").value == pytest.approx(best, abs=1e-9)
 
 
+@seeds(30, 100)
 @pytest.mark.parametrize("risk", ["cvar:0.1", "cvar:0.3", "cvar:0.7", "0.5*mean+0.5*cvar:0.2", "mean"])
-def test_the_solver_is_exact_for_mean_and_cvar(risk, unchecked):
-    for seed in range(100):
+def test_the_solver_is_exact_for_mean_and_cvar(risk, seeds, unchecked):
+    for seed in seeds:
         solution = rp.solve(problem(seed)[0], risk, "adaptive")
         assert solution.optimal
         assert solution.value == pytest.approx(best_value(seed, risk), abs=1e-8), seed
@@ -56,18 +57,19 @@ def test_the_solver_is_exact_for_mean_and_cvar(risk, unchecked):
     "risk", ["wang:-0.75", "wang:0.75", "pow:-2", "pow:2", "cpw:0.71", "0.5*cvar:0.1+0.5*cvar:0.5"]
 )
 @pytest.mark.parametrize("proof", [True, False])
+@seeds(30, 100)
 def test_the_solver_is_exact_with_proof_and_nearly_exact_without_for_other_measures(
-    risk, proof, monkeypatch, unchecked
+    risk, proof, seeds, monkeypatch, unchecked
 ):
     if not proof:
         monkeypatch.setattr("riskpath.mdp.adaptive_solver.PROOF_LIMIT", 0)
     equal = 0
-    for seed in range(100):
+    for seed in seeds:
         solution, best = rp.solve(problem(seed)[0], risk, "adaptive"), best_value(seed, risk)
         assert solution.value <= best + 1e-8, seed
         assert solution.optimal == proof
         equal += solution.value >= best - 1e-8
-    assert equal >= (100 if proof else 99)
+    assert equal >= len(seeds) - (0 if proof else 1)
 
 
 def test_among_equally_good_actions_the_better_mean_is_taken():

@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from tests.mdp.problems import best_sequence_value, random_mdp
+from tests.mdp.problems import best_sequence_value, random_mdp, seeds
 
 MEASURES = ["mean", "cvar:0.1", "cvar:0.5", "wang:-0.75", "wang:0.75", "pow:-2", "pow:2", "cpw:0.71"]
 
 
+@seeds(25, 80)
 @pytest.mark.parametrize("risk", MEASURES)
-def test_the_solver_equals_brute_force_on_random_problems(risk, unchecked):
+def test_the_solver_equals_brute_force_on_random_problems(risk, seeds, unchecked):
     measure = rp.parse_risk(risk)
     first = 80 * MEASURES.index(risk)  # other problems for every measure
-    for seed in range(first, first + 80):
+    for seed in (first + number for number in seeds):
         mdp = random_mdp(seed, depth=2 + seed % 2, width=2, actions=2, starts=1 + (seed % 5 == 0))
         assert rp.solve(mdp, measure, "history").value == pytest.approx(best_sequence_value(mdp, measure), abs=1e-8), (
             seed

@@ -5,7 +5,7 @@ import pytest
 
 import riskpath as rp
 from riskpath.mdp import operators as ops
-from tests.mdp.problems import random_mdp
+from tests.mdp.problems import random_mdp, seeds
 
 MEASURES = ["cvar:0.1", "cvar:0.5", "wang:-0.75", "wang:0.75", "pow:-2", "cpw:0.71"]
 
@@ -66,9 +66,10 @@ def test_bellman_converges_to_the_law_of_the_policy():
         assert mixed.isclose(mdp.evaluate(policy))
 
 
+@seeds(4, 10)
 @pytest.mark.parametrize("p", [1.0, 2.0, np.inf])
-def test_bellman_is_a_contraction(p):
-    for seed in range(10):
+def test_bellman_is_a_contraction(p, seeds):
+    for seed in seeds:
         mdp, rng = random_mdp(seed, deterministic=False, discount=0.8), numbers(seed)
         policy = {state: mdp.actions(state)[-1] for state in mdp.outcomes}
         first, second = random_table(mdp, rng), random_table(mdp, rng)
@@ -77,8 +78,9 @@ def test_bellman_is_a_contraction(p):
         assert max(new_first[key].wasserstein(new_second[key], p) for key in first) <= 0.8 * before + 1e-9
 
 
-def test_bellman_optimality_contracts_and_converges_for_the_mean():
-    for seed in range(20):
+@seeds(5, 20)
+def test_bellman_optimality_contracts_and_converges_for_the_mean(seeds):
+    for seed in seeds:
         mdp, rng = random_mdp(seed, deterministic=False, discount=0.8), numbers(seed)
         first, second = random_table(mdp, rng), random_table(mdp, rng)
         for _ in mdp.layers:
@@ -143,10 +145,11 @@ def test_history_bellman_misses_the_return_of_a_policy_that_uses_the_history():
     assert table[("s0",), "a"].mean == 0.0
 
 
+@seeds(3, 8)
 @pytest.mark.parametrize("risk", MEASURES)
-def test_greedy_improvement_never_lowers_the_risk_in_any_history(risk, unchecked):
+def test_greedy_improvement_never_lowers_the_risk_in_any_history(risk, seeds, unchecked):
     measure = rp.parse_risk(risk)
-    for seed in range(8):
+    for seed in seeds:
         mdp, rng = random_mdp(seed), numbers(seed)
         policy = random_history_policy(mdp, rng)
         for _ in range(4):
@@ -161,10 +164,11 @@ def test_greedy_improvement_never_lowers_the_risk_in_any_history(risk, unchecked
         assert reached == pytest.approx(rp.solve(mdp, measure, "history").value)
 
 
+@seeds(3, 8)
 @pytest.mark.parametrize("risk", MEASURES)
-def test_history_optimality_is_nonexpansive_on_consistent_tables(risk, unchecked):
+def test_history_optimality_is_nonexpansive_on_consistent_tables(risk, seeds, unchecked):
     measure = rp.parse_risk(risk)
-    for seed in range(8):
+    for seed in seeds:
         mdp, rng = random_mdp(seed), numbers(seed)
         first, second = (ops.consistent_table(mdp, random_table(mdp, rng)) for _ in range(2))
         before = distance(first, second, measure.value)
@@ -184,10 +188,11 @@ def test_history_optimality_expands_on_some_other_tables():
     assert distance(first, second, risk.value) == pytest.approx(99.0)
 
 
+@seeds(3, 8)
 @pytest.mark.parametrize("risk", MEASURES)
-def test_trajectory_optimality_is_nonexpansive_on_all_tables_and_reaches_the_optimum(risk, unchecked):
+def test_trajectory_optimality_is_nonexpansive_on_all_tables_and_reaches_the_optimum(risk, seeds, unchecked):
     measure = rp.parse_risk(risk)
-    for seed in range(8):
+    for seed in seeds:
         mdp, rng = random_mdp(seed), numbers(seed)
         keys = ops.history_values(mdp, random_history_policy(mdp, rng))
         first, second = ({key: random_law(rng) for key in keys} for _ in range(2))

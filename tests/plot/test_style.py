@@ -1,9 +1,10 @@
 """Axes, legends, colours and pyplot: what all figures share."""
 
-import subprocess
+import importlib
 import sys
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
@@ -45,17 +46,18 @@ def test_a_new_figure_is_saved_and_does_not_belong_to_pyplot(monkeypatch, tmp_pa
     assert (tmp_path / "law.png").stat().st_size > 1_000
 
 
-def test_matplotlib_is_imported_late_and_pyplot_is_used_if_it_is_in_use():
-    code = """
-import sys, riskpath.plot
-assert "matplotlib" not in sys.modules
-import matplotlib
-matplotlib.use("agg")
-import matplotlib.pyplot as plt
-ax = riskpath.plot.plot_returns([1.0, 2.0])
-assert plt.gcf() is ax.figure
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
+def test_pyplot_is_used_if_it_is_in_use():
+    # tests/test_extras.py: matplotlib itself is imported late.
+    before = "matplotlib.pyplot" in sys.modules
+    matplotlib.use("agg")
+    plt = importlib.import_module("matplotlib.pyplot")
+    try:
+        ax = rp.plot.plot_returns([1.0, 2.0])
+        assert plt.gcf() is ax.figure
+        plt.close(ax.figure)
+    finally:
+        if not before:
+            del sys.modules["matplotlib.pyplot"]
 
 
 def test_without_matplotlib_one_line_names_the_extra(monkeypatch):

@@ -139,7 +139,8 @@ def check_both_loops(agent: rp.Agent, env: Any, envs: int) -> None:
     ("agent", "env", "envs"),
     [
         (HISTORY, "RiskyGrid", 2),
-        (rp.IQTD3(rp.CVaR(0.5), **VECTORS), CAR, 4),
+        # A Gymnasium environment with vectors of actions is trained below.
+        pytest.param(rp.IQTD3(rp.CVaR(0.5), **VECTORS), CAR, 4, marks=pytest.mark.long),
         pytest.param(ADAPTIVE, "RiskyGrid", 1, marks=pytest.mark.long),
         pytest.param(AGENT, "RiskyGrid", 1, marks=pytest.mark.long),
     ],
