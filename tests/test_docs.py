@@ -29,6 +29,7 @@ LONG = [
 """Pages that train for so long that optimising the programs saves time."""
 REPEATED = [
     "docs/agents/adaptive-continuous.md",  # adaptive.md calls the same, tests/agents/test_adaptive.py trains this agent
+    "docs/agents/adaptive.md",  # README trains this agent, tests/training/test_selection.py calls the same
     "docs/problems/american-put.md",  # tests/envs/test_market.py solves the same problem
     "docs/tutorials/gymnasium.md",  # guides/gymnasium.md and guides/evaluation.md call the same
     "examples/own_agent.py",  # docs/guides/own-agent.md trains an agent, and has this one
@@ -37,7 +38,7 @@ REPEATED = [
 """Pages and examples that `make test` leaves out."""
 UNTRAINED = [
     "README.md",
-    *(f"docs/agents/{name}.md" for name in ("adaptive", "cvar-drl", "qrsrm", "tql")),
+    *(f"docs/agents/{name}.md" for name in ("cvar-drl", "qrsrm", "tql")),
     "examples/learn_and_compare.py",
 ]
 """Those that `make test` runs with stand-ins for the steps of training: the tests of their agents train them.

@@ -30,7 +30,11 @@ AGENTS: dict[str, rp.Agent] = {
     "IQTD3": rp.IQTD3("cvar:0.3", **CONTINUOUS_SETTINGS),
     **{f"TQLContinuous {form}": rp.TQLContinuous("cvar:0.3", critic=form, **CONTINUOUS_SETTINGS) for form in FORMS},
 }
-every_agent = pytest.mark.parametrize("name", AGENTS)
+REPEATED = ("TQL trajectory", "TQLContinuous joint", "TQLContinuous trajectory")
+"""Made of parts that other agents have; test_losses.py trains them."""
+every_agent = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name in REPEATED else []) for name in AGENTS]
+)
 
 
 def spec_of(agent: rp.Agent) -> EnvSpec:

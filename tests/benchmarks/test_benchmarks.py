@@ -69,6 +69,7 @@ def test_the_backup_is_the_maximum_over_forces(benchmark):
         assert values[i, j] == pytest.approx(max(options), abs=1e-4)
 
 
+@pytest.mark.long  # one backup is compared with a loop in the test before
 def test_a_coarse_optimum_beats_full_force(benchmark):
     optimum = benchmark("mountain_car_optimum")
     (record,) = optimum.cells(0.5, ["cvar:0.25"], optimum.Grid(91, 71), [0.0, 0.15], 100, 10)

@@ -140,10 +140,10 @@ def test_what_is_sensed_is_learned_used_and_kept(image, tmp_path, unchecked):
         assert loaded.policy(seed=1)(obs)[0] == side
 
 
-# TQLContinuous has the actor of the first and reads histories like the second.
+# IQN is trained in the test before. All agents act on images in tests/agents/test_agent.py.
 @pytest.mark.parametrize(
     "agent",
-    [rp.IQTD3, rp.TQL, pytest.param(rp.TQLContinuous, marks=pytest.mark.long)],
+    [rp.IQTD3, *(pytest.param(kind, marks=pytest.mark.long) for kind in (rp.TQL, rp.TQLContinuous))],
     ids=lambda kind: kind.__name__,
 )
 def test_every_agent_can_normalise_and_see_images(agent, unchecked):
