@@ -48,9 +48,9 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 SLOWEST = (
-    *("test_docs", "test_host_loop", "test_train", "test_actor_critic", "test_checkpoint", "test_critics"),
-    *("test_observation_encoder", "test_adaptive", "test_adaptive_solver", "test_run_commands"),
-    *("test_scales", "test_losses", "test_operators", "test_demo"),
+    *("test_adaptive", "test_docs", "test_train", "test_host_loop", "test_run_commands", "test_actor_critic"),
+    *("test_observation_encoder", "test_checkpoint", "test_selection", "test_critics", "test_losses", "test_scales"),
+    *("test_qrsrm", "test_agent", "test_predictor", "test_evaluation", "test_grid_solver", "test_extras", "test_demo"),
 )
 """Files that take longest."""
 
