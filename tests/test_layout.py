@@ -24,9 +24,9 @@ def order() -> list[str]:
 
 
 def wing(module: str) -> str:
-    """Return the wing of a module; files directly in the package are the ground floor, the face is the roof."""
+    """Return the wing of a module; files directly in the package are the ground floor, its face and its start the roof."""
     parts = module.split(".")
-    if len(parts) == 1:
+    if len(parts) == 1 or parts[1] == "__main__":
         return "riskpath"
     return parts[1] if (SOURCE / parts[1]).is_dir() else "ground"
 

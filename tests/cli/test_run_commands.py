@@ -136,7 +136,7 @@ def test_a_killed_run_is_continued_from_its_last_checkpoint_without_double_lines
     words = [*GRID, "--steps", str(steps), "--checkpoint-steps", "2000", "--out", str(folder)]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(
-        [sys.executable, "-m", "riskpath.cli.main", *words], stdout=subprocess.DEVNULL, env=environment
+        [sys.executable, "-m", "riskpath", *words], stdout=subprocess.DEVNULL, env=environment
     )
     log, before = folder / "log.jsonl", time.monotonic()
     try:

@@ -11,7 +11,7 @@ by the quantile Huber loss, and the expected utility itself by a squared loss, w
 
     Σ_i p_i u_x(θ_i)  ←  Σ_i p_i u_x(r + γ θ′_i)
 
-A stored transition trains several contexts at once: what was done does not depend on them, only what is best does.
+A stored transition may train any context, and several: what was done does not depend on it, only what is best does.
 """
 
 from typing import Any

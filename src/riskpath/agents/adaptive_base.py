@@ -42,8 +42,8 @@ class AdaptiveAgent(Agent):
     """β. After training for a CVaR, any other level can be chosen: `run.policy(risk=…)`."""
     discount: float | Array = 1.0
     """γ."""
-    contexts: int = eqx.field(static=True, default=2)
-    """Contexts for which each sample is used."""
+    contexts: int = eqx.field(static=True, default=1)
+    """Contexts for which each sample is used. Larger batches help as much as more contexts."""
     utility_weight: float | Array = 1.0
     """Weight of the squared loss of the expected utility, relative to that of the quantiles."""
     selection_episodes: int = eqx.field(static=True, default=1_000)

@@ -93,7 +93,10 @@ class Inputs(eqx.Module):
 
 
 class ContextNetwork(eqx.Module):
-    """A network of the observation, or of the history, and a context; the context may include a continuous action."""
+    """A network of the observation, or of the history, and a context; the context may include a continuous action.
+
+    Its activation is smooth (silu), as the expected utility is in the goal and in most observations.
+    """
 
     inputs: Inputs
     context: eqx.nn.Linear
@@ -104,16 +107,12 @@ class ContextNetwork(eqx.Module):
         inputs_key, context_key, mlp_key, out_key = jax.random.split(key, 4)
         self.inputs = Inputs(network, spec, length, key=inputs_key)
         self.context = eqx.nn.Linear(context, network.hidden[0], use_bias=False, key=context_key)
-        self.mlp = MLP(network.hidden[0], network.hidden[1:], key=mlp_key)
+        self.mlp = MLP(network.hidden[0], network.hidden[1:], jax.nn.silu, key=mlp_key)
         self.out = eqx.nn.Linear(network.hidden[-1], outputs, key=out_key)
 
     def __call__(self, features: Float[Array, " H"], context: Float[Array, " F"]) -> Float[Array, " O"]:
         """Return the outputs from the features of the observation and of the context."""
-        return self.out(self.hidden(features, context))
-
-    def hidden(self, features: Float[Array, " H"], context: Float[Array, " F"]) -> Float[Array, " W"]:
-        """Return the last hidden layer."""
-        return self.mlp(jax.nn.relu(features + self.context(context)))
+        return self.out(self.mlp(jax.nn.silu(features + self.context(context))))
 
 
 class LawCritic(eqx.Module):
@@ -139,7 +138,6 @@ class LawCritic(eqx.Module):
     def law(
         self, features: Float[Array, " H"], context: Float[Array, " F"], action: Int[Array, ""]
     ) -> Float[Array, " N"]:
-        """Return θ of one action, without computing the others."""
-        weight, bias = self.net.out.weight.reshape(*self.shape, -1)[:, action], self.net.out.bias
-        assert bias is not None
-        return weight @ self.net.hidden(features, context) + bias.reshape(self.shape)[:, action]
+        """Return θ of one action; on a GPU a sum over all actions is faster than an index, and so is its gradient."""
+        chosen = jnp.arange(self.shape[1]) == action
+        return jnp.sum(jnp.where(chosen, self(features, context), 0.0), axis=1)

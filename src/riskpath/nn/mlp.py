@@ -1,4 +1,6 @@
-"""A multi-layer perceptron with a relu after every layer."""
+"""A multi-layer perceptron with an activation after every layer."""
+
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -8,12 +10,16 @@ from riskpath.types import Key
 
 
 class MLP(eqx.Module):
-    """Linear layers, each followed by a relu; the last layer's output are features."""
+    """Linear layers, each followed by an activation; the last layer's output are features."""
 
     layers: list[eqx.nn.Linear]
+    activation: Callable[[Array], Array] = eqx.field(static=True)
 
-    def __init__(self, inputs: int, hidden: tuple[int, ...], *, key: Key):
+    def __init__(
+        self, inputs: int, hidden: tuple[int, ...], activation: Callable[[Array], Array] = jax.nn.relu, *, key: Key
+    ):
         sizes, keys = (inputs, *hidden), jax.random.split(key, max(1, len(hidden)))
+        self.activation = activation
         self.layers = [
             eqx.nn.Linear(i, o, key=k) for i, o, k in zip(sizes[:-1], sizes[1:], keys[: len(hidden)], strict=True)
         ]
@@ -21,5 +27,5 @@ class MLP(eqx.Module):
     def __call__(self, x: Float[Array, " D"]) -> Float[Array, " H"]:
         """Return the features of one input."""
         for layer in self.layers:
-            x = jax.nn.relu(layer(x))
+            x = self.activation(layer(x))
         return x

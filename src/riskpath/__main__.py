@@ -1,0 +1,5 @@
+"""`python -m riskpath` is the command `riskpath`."""
+
+from riskpath.cli.main import main
+
+main()
