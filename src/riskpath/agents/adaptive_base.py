@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from riskpath.agents.agent import Agent, AgentState, HistoryMemory, empty_history
 from riskpath.agents.episodes import Units
@@ -101,6 +101,10 @@ class AdaptiveAgent(Agent):
     def population(self) -> tuple[int, int]:
         """Return how many first goals or members are compared, and on how many episodes."""
         return self.form.members, self.selection_episodes
+
+    def preferred(self, state: AgentState) -> Int[Array, ""]:
+        """Return the goal of the measure's own level, or the member with the best predicted law."""
+        return self.form.preferred(state.params.plan)
 
     def with_members(self, state: AgentState, weights: Float[Array, " M"]) -> AgentState:
         """Return a state in which an episode is played by each member with these probabilities."""

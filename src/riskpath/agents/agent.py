@@ -121,6 +121,10 @@ class Agent(Hyperparameters):
         """Return how many policies a state holds, and on how many held-out episodes they are compared."""
         return 1, 0
 
+    def preferred(self, state: AgentState) -> Int[Array, ""]:
+        """Return the member that the networks think best."""
+        return jnp.zeros((), jnp.int32)
+
     def with_members(self, state: AgentState, weights: Float[Array, " M"]) -> AgentState:
         """Return a state in which an episode is played by each member with these probabilities."""
         return state

@@ -92,6 +92,10 @@ class GoalForm(eqx.Module):
         """Return the context at the start of an episode."""
         return Goal(plan.first[member])
 
+    def preferred(self, plan: Goals) -> Int[Array, ""]:
+        """Return the number of the goal for the measure itself."""
+        return jnp.zeros((), jnp.int32)
+
     def explore(self, plan: Goals, units: Units, *, key: Key) -> Goal:
         """Draw the first goal of a training episode from the useful ones."""
         low, high = _useful(plan, units)

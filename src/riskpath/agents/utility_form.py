@@ -70,6 +70,11 @@ class UtilityForm(eqx.Module):
         """Return the context at the start of an episode."""
         return Standing(member, jnp.zeros(()), jnp.ones(()))
 
+    def preferred(self, plan: Laws) -> Int[Array, ""]:
+        """Return the member with the largest β of its law."""
+        weights = jnp.diff(jnp.asarray(self.risk.weight(jnp.linspace(0.0, 1.0, ATOMS + 1))))
+        return jnp.argmax(jnp.sort(plan.atoms, axis=1) @ weights).astype(jnp.int32)
+
     def explore(self, plan: Laws, units: Units, *, key: Key) -> Standing:
         """Draw the member that plays a training episode."""
         return self.first(plan, jax.random.randint(key, (), 0, MEMBERS))

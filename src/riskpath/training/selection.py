@@ -1,7 +1,8 @@
 """After training: choose among the members of each lane's population, and serve other measures than the trained one.
 
-An agent whose state holds several policies (`Agent.population`) plays each of them on held-out episodes; the best one,
-or the best mixture, is played from then on. Training itself does not depend on the choice.
+An agent whose state holds several policies (`Agent.population`) plays each of them on held-out episodes. From then on
+it plays the one that it prefers itself (`Agent.preferred`), or another one, or a mixture, that is clearly better.
+Training itself does not depend on the choice.
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,8 @@ def select_members(run: Any) -> Lanes:
     played = [run.sample_returns(_play(lanes, np.eye(count)[member]), episodes, HELD_OUT) for member in range(count)]
     returns = np.stack([discounted for _, discounted, _ in played], axis=1)  # [lanes, members, episodes]
     risks = [agent.risk for agent in run.agents for _ in range(run.seeds)]
-    weights = np.stack([best_mixture(risk, one) for risk, one in zip(risks, returns, strict=True)])
+    preferred = np.asarray(eqx.filter_vmap(lambda agent, state: agent.preferred(state))(lanes.agent, lanes.agent_state))
+    weights = np.stack([best_mixture(*one) for one in zip(risks, returns, preferred.tolist(), strict=True)])
     return _with_weights(lanes, jnp.asarray(weights, jnp.float32))
 
 
