@@ -199,7 +199,7 @@ def test_finished_cells_are_not_trained_again(trained, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"steps": 500}, "has another configuration (decay_steps 35100.0, not 337.5)"),
+        ({"steps": 500}, "has another configuration (decay_steps 35100.0, not 20.7)"),
         ({"seeds": 3}, "has another configuration (seeds 8, not 3)"),
         ({"risks": ["cvar:0.2"]}, "has another configuration (level 0.1, not 0.2)"),
         ({"problems": {"ThreeState": rp.RiskyGrid()}}, "has another configuration (environment "),
@@ -356,6 +356,7 @@ def test_a_tiny_benchmark_from_end_to_end(tmp_path, unchecked, monkeypatch):
         rp.RiskyGrid(),
         steps=80,
         seeds=2,
+        num_envs=16,
         seed=bench_cells.SEED,
     )
     assert np.array([one["values"] for one in stored["results"]]) == pytest.approx(run.values())

@@ -42,11 +42,11 @@ SMALL_STATES = 100
 """A finite problem with at most this many states is small: policies are evaluated exactly."""
 SIZES: dict[str, dict[str, Any]] = {
     "small": {
-        "steps": 40_000,
-        "num_envs": 1,
-        "train_freq": 1,
-        "learning_starts": 1_000,
-        "buffer_size": 40_000,
+        "steps": 640_000,
+        "num_envs": 16,
+        "train_freq": 16,
+        "learning_starts": 16_000,
+        "buffer_size": 320_000,
         "hidden": (128, 128),
         "batch_size": 64,
         "online_taus": 32,
