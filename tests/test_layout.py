@@ -24,7 +24,7 @@ def order() -> list[str]:
 
 
 def wing(module: str) -> str:
-    """Return the wing of a module; files directly in the package are the ground floor, its face and its start the roof."""
+    """Return the wing of a module; files directly in the package are the ground floor, its face and start the roof."""
     parts = module.split(".")
     if len(parts) == 1 or parts[1] == "__main__":
         return "riskpath"

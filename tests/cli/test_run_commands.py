@@ -135,9 +135,7 @@ def test_a_killed_run_is_continued_from_its_last_checkpoint_without_double_lines
     folder, steps = tmp_path / "x", 8_000
     words = [*GRID, "--steps", str(steps), "--checkpoint-steps", "2000", "--out", str(folder)]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "riskpath", *words], stdout=subprocess.DEVNULL, env=environment
-    )
+    process = subprocess.Popen([sys.executable, "-m", "riskpath", *words], stdout=subprocess.DEVNULL, env=environment)
     log, before = folder / "log.jsonl", time.monotonic()
     try:
         while not (log.exists() and any(step > 2_400 for step in _whole_lines(log))):
