@@ -3,6 +3,7 @@
 #   make install      create .venv with all extras and the development tools, at pinned versions
 #   make demo         solve a betting game exactly, then let three agents learn to play it
 #   make test         lint, check types and run the tests; this is what CI runs
+#   make unit         only the tests
 #   make test-long    repeat some tests in costlier modes
 #   make lint         only lint and check types
 #   make format       fix what ruff can fix
@@ -14,7 +15,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := python -m pip --quiet --disable-pip-version-check
 
-.PHONY: install demo test test-long test-peers bench-peers-install lint format package docs clean
+.PHONY: install demo test unit test-long test-peers bench-peers-install lint format package docs clean
 
 install: .venv/.installed
 
@@ -33,7 +34,10 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 
-test: lint
+test: install
+	$(MAKE) --no-print-directory --jobs 2 lint unit
+
+unit: install
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not long"
 
 test-long: install

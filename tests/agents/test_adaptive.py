@@ -103,8 +103,17 @@ def member_utility(risk: rp.RiskMeasure, member: int, so_far: float, weight: flo
 
 
 @pytest.mark.parametrize("terminated", [False, True])
-@pytest.mark.parametrize("length", [None, 3])
-@pytest.mark.parametrize("risk", ["cvar:0.2", "0.4*mean+0.6*cvar:0.3", "wang:-0.75"])
+@pytest.mark.parametrize(
+    ("risk", "length"),
+    [
+        ("cvar:0.2", 3),
+        ("0.4*mean+0.6*cvar:0.3", None),
+        ("wang:-0.75", None),
+        pytest.param("cvar:0.2", None, marks=pytest.mark.long),
+        pytest.param("0.4*mean+0.6*cvar:0.3", 3, marks=pytest.mark.long),
+        pytest.param("wang:-0.75", 3, marks=pytest.mark.long),
+    ],
+)
 def test_the_loss_is_its_equation(risk, length, terminated):
     network = rp.Network(hidden=(8, 8), history_size=4, window=length)
     agent = rp.Adaptive(risk, 0.9, network, TRAINING, contexts=1, utility_weight=0.5)
@@ -232,9 +241,9 @@ def test_a_level_is_served_as_well_by_a_run_for_another_level():
     mdp, levels = rp.FiniteMDP.from_outcomes(YEARS, start="now"), (0.2, 0.75)
     optima = [rp.solve(mdp, rp.CVaR(level)).value for level in levels]
     for trained in levels:
-        run = rp.train(rp.Adaptive(rp.CVaR(trained), **LEARN), mdp, steps=4_000, seeds=2)
+        run = rp.train(rp.Adaptive(rp.CVaR(trained), **LEARN), mdp, steps=4_000)
         served = run.serve(*(rp.CVaR(level) for level in levels))
-        np.testing.assert_allclose(served.values(), np.tile(np.array(optima)[:, None], 2))
+        np.testing.assert_allclose(served.values()[:, 0], optima)
         np.testing.assert_allclose(run.values(), optima[levels.index(trained)])
         episodes = run.lanes.agent_state.episodes
         assert episodes is not None

@@ -76,3 +76,27 @@ def test_a_coarse_optimum_beats_full_force(benchmark):
     assert record["best"] == pytest.approx(23.5, abs=0.5)
     assert record["bang_bang"] == pytest.approx(-6.0, abs=1.0)
     assert record["do_nothing"] == pytest.approx(-29.0, abs=1.0)
+
+
+def test_random_problems_are_twenty_of_five_to_eight_steps(benchmark):
+    random = benchmark("random_mdps")
+    depths = [random.problem(number).depth for number in random.PROBLEMS]
+    assert len(depths) == 20
+    assert set(depths) == {5, 6, 7, 8}
+    listed = random.parts(["IQN", "Adaptive"], list(random.RISKS))
+    assert len(listed) == 2 * 4 * 4  # agents, kinds of measures, depths
+    assert listed[0] == ("IQN", "cvar", ["cvar:0.1", "cvar:0.25", "cvar:0.5"], 5)
+
+
+def test_runs_near_the_optimum_are_counted(benchmark):
+    random = benchmark("random_mdps")
+    low = {"risk": "cvar:0.1", "optimum": -2.0, "values": [-2.0, -2.019, -2.03, -3.0]}
+    high = {"risk": "pow:-2", "optimum": 4.0, "values": [3.97, 3.95, 3.0, 4.0]}
+    assert random.near(low).tolist() == [True, True, False, False]
+    table = random.summary([{"agent": "IQN", "rows": [low, high]}, {"agent": "Adaptive", "rows": [high]}])
+    lines = [line.split() for line in table.splitlines()]
+    assert lines == [
+        ["cvar:0.1", "pow:-2", "all"],
+        ["IQN", "50.0%", "50.0%", "50.0%"],
+        ["Adaptive", "–", "50.0%", "50.0%"],
+    ]

@@ -140,12 +140,8 @@ def test_what_is_sensed_is_learned_used_and_kept(image, tmp_path, unchecked):
         assert loaded.policy(seed=1)(obs)[0] == side
 
 
-# IQN is trained in the test before. All agents act on images in tests/agents/test_agent.py.
-@pytest.mark.parametrize(
-    "agent",
-    [rp.IQTD3, *(pytest.param(kind, marks=pytest.mark.long) for kind in (rp.TQL, rp.TQLContinuous))],
-    ids=lambda kind: kind.__name__,
-)
+@pytest.mark.long  # IQN is trained in the test before, all agents act on images in tests/agents/test_agent.py
+@pytest.mark.parametrize("agent", [rp.IQTD3, rp.TQL, rp.TQLContinuous], ids=lambda kind: kind.__name__)
 def test_every_agent_can_normalise_and_see_images(agent, unchecked):
     class Picture(gymnasium.Env):
         observation_space = gymnasium.spaces.Box(0, 255, (5, 5, 3), np.uint8)

@@ -92,7 +92,7 @@ def test_samples_come_from_the_own_lane_and_from_all_of_it():
 
 
 @pytest.mark.parametrize(
-    "agent", [pytest.param(rp.IQN(rp.CVaR(0.25)), marks=pytest.mark.long), rp.TQL(rp.CVaR(0.25))], ids=["IQN", "TQL"]
+    "agent", [rp.IQN(rp.CVaR(0.25)), pytest.param(rp.TQL(rp.CVaR(0.25)), marks=pytest.mark.long)], ids=["IQN", "TQL"]
 )
 def test_the_ring_is_not_copied_inside_the_loop(agent, unchecked):
     small = rp.Training(

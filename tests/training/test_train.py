@@ -44,8 +44,10 @@ def same(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
     return all((a == b).all() for a, b in zip(first, second, strict=True))
 
 
-# tests/agents/test_qrsrm.py asks a learned QRSRM for its exact values.
-@pytest.mark.parametrize("name", ["CVaRDRL", pytest.param("QRSRM", marks=pytest.mark.long), "TQL joint"])
+# tests/agents/test_qrsrm.py asks a learned QRSRM for its exact values, test_tql_learns_to_bet_twice a learned TQL.
+@pytest.mark.parametrize(
+    "name", ["CVaRDRL", *(pytest.param(name, marks=pytest.mark.long) for name in ("QRSRM", "TQL joint"))]
+)
 def test_a_learned_policy_goes_through_the_exact_evaluation(name):
     # With the shapes checked: one agent without a history, one with. It comes first, so that it traces their programs.
     mdp = rp.RiskyGrid().mdp()
@@ -143,7 +145,9 @@ def test_learning_is_one_gradient_step(unchecked):
 
 
 # The losses of all agents are asked about a masked action in test_losses.py and in the tests of the agents.
-@pytest.mark.parametrize("name", ["IQN", pytest.param("CVaRDRL", marks=pytest.mark.long), "TQL convolved"])
+@pytest.mark.parametrize(
+    "name", ["IQN", *(pytest.param(name, marks=pytest.mark.long) for name in ("CVaRDRL", "TQL convolved"))]
+)
 def test_masked_actions_are_never_taken_nor_bootstrapped_on(name, unchecked):
     # "right" is available at s0 only, where it pays 50. A critic that bootstrapped from it at s1 as well would value
     # "left" at s0 like "right".
