@@ -212,7 +212,7 @@ def test_a_short_run_finds_the_best_bets(kind, improved, unchecked):
 # The losses of the two other forms are in test_losses.py, their shapes in test_agent.py.
 @pytest.mark.parametrize(
     "kind",
-    ["IQTD3", "convolved", *(pytest.param(form, marks=pytest.mark.long) for form in ("joint", "trajectory"))],
+    ["IQTD3", *(pytest.param(form, marks=pytest.mark.long) for form in ("convolved", "joint", "trajectory"))],
 )
 def test_every_form_trains_and_acts(kind, improved, unchecked):
     if kind in ("IQTD3", "convolved"):

@@ -154,7 +154,7 @@ def test_the_loss_is_its_equation(risk, length, terminated):
 
 
 @pytest.mark.parametrize("terminated", [False, True])
-@pytest.mark.parametrize("length", [None, 4])
+@pytest.mark.parametrize("length", [None, pytest.param(4, marks=pytest.mark.long)])
 def test_the_loss_of_continuous_actions_is_its_equation(length, terminated):
     network = rp.Network(hidden=(8, 8), history_size=5, window=length)
     training = dataclasses.replace(box_training("lower_mean"), online_taus=6)
@@ -236,19 +236,19 @@ YEARS = {
 }
 
 
+@pytest.mark.parametrize("trained", [0.2, pytest.param(0.75, marks=pytest.mark.long)])
 @pytest.mark.usefixtures("optimised", "unchecked")
-def test_a_level_is_served_as_well_by_a_run_for_another_level():
+def test_a_level_is_served_as_well_by_a_run_for_another_level(trained):
     mdp, levels = rp.FiniteMDP.from_outcomes(YEARS, start="now"), (0.2, 0.75)
     optima = [rp.solve(mdp, rp.CVaR(level)).value for level in levels]
-    for trained in levels:
-        run = rp.train(rp.Adaptive(rp.CVaR(trained), **LEARN), mdp, steps=4_000)
-        served = run.serve(*(rp.CVaR(level) for level in levels))
-        np.testing.assert_allclose(served.values()[:, 0], optima)
-        np.testing.assert_allclose(run.values(), optima[levels.index(trained)])
-        episodes = run.lanes.agent_state.episodes
-        assert episodes is not None
-        spread = float(episodes.spread[0])
-        assert np.abs(run.estimates() - run.values()).mean() < 0.05 * spread
+    run = rp.train(rp.Adaptive(rp.CVaR(trained), **LEARN), mdp, steps=4_000)
+    served = run.serve(*(rp.CVaR(level) for level in levels))
+    np.testing.assert_allclose(served.values()[:, 0], optima)
+    np.testing.assert_allclose(run.values(), optima[levels.index(trained)])
+    episodes = run.lanes.agent_state.episodes
+    assert episodes is not None
+    spread = float(episodes.spread[0])
+    assert np.abs(run.estimates() - run.values()).mean() < 0.05 * spread
 
 
 @pytest.mark.usefixtures("optimised", "unchecked")
