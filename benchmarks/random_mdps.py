@@ -1,7 +1,7 @@
 """Train agents on twenty random problems with random transitions, and compare them with the exact optimum.
 
     python benchmarks/random_mdps.py                           on a GPU: minutes for each part
-    python benchmarks/random_mdps.py --agents Adaptive --risks cvar:0.1 --seeds 2 --steps 20000      to try it
+    python benchmarks/random_mdps.py --agents Adaptive --risks cvar:0.1 --out runs/x.json   to try it
 
 The problems are `rp.RandomMDP(seed, depth)` with the seeds 1 to 20 and five to eight steps. Those of equal depth, and
 all levels of CVaR, are lanes of one call of `rp.train`. The networks and training are those of small problems in
@@ -106,7 +106,8 @@ def main() -> None:
     done = []
     for agent, kind, risks, depth in parts(options.agents, options.risks):
         name = f"{agent} {kind} depth {depth}"
-        path = options.parts / f"{name.replace(' ', '-').lower()}-{options.seeds}-{options.steps}.json"
+        words = (*name.lower().split(), *risks, options.seeds, options.steps)
+        path = options.parts / f"{'-'.join(map(str, words)).replace(':', '_')}.json"
         if path.exists():
             done.append(json.loads(path.read_text()))
         elif not options.only or any(word in name for word in options.only):

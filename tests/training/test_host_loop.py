@@ -138,11 +138,11 @@ def check_both_loops(agent: rp.Agent, env: Any, envs: int) -> None:
 @pytest.mark.parametrize(
     ("agent", "env", "envs"),
     [
-        pytest.param(HISTORY, "RiskyGrid", 2, marks=pytest.mark.long),
+        (HISTORY, "RiskyGrid", 2),
         # A Gymnasium environment with vectors of actions is trained below.
         pytest.param(rp.IQTD3(rp.CVaR(0.5), **VECTORS), CAR, 4, marks=pytest.mark.long),
         pytest.param(ADAPTIVE, "RiskyGrid", 1, marks=pytest.mark.long),
-        (AGENT, "RiskyGrid", 2),
+        pytest.param(AGENT, "RiskyGrid", 1, marks=pytest.mark.long),
     ],
     ids=["TQL", "IQTD3", "Adaptive", "IQN"],
 )

@@ -57,8 +57,8 @@ def test_the_law_of_a_mixture_is_the_mixture_of_laws(run):
     laws = [rp.RiskyGrid().mdp().evaluate(policy) for _, policy in members]
     law = other.law()
     assert law.isclose(rp.Law.mix(laws, [0.25, 0.75]))
-    returns = other.evaluate(EPISODES).returns[0, 0]
-    assert returns.mean() == pytest.approx(law.mean, abs=4 * law.std / EPISODES**0.5 + 1e-3)
+    returns = other.evaluate(2_000).returns[0, 0]
+    assert returns.mean() == pytest.approx(law.mean, abs=5 * law.std / 2_000**0.5 + 1e-3)
 
 
 def test_one_training_serves_every_level(run):
@@ -75,12 +75,12 @@ def test_one_training_serves_every_level(run):
 
 
 def test_the_frontier_has_a_row_for_each_level_beside_the_exact_one(run):
-    found = run.frontier([1.0, 0.1], episodes=EPISODES)
+    found = run.frontier([0.5, 0.1, 1.0], episodes=EPISODES)
     rows = found.rows()
-    assert [row["level"] for row in rows] == [0.1, 1.0]
-    assert [row["best cvar"] for row in rows] == pytest.approx([79.875, 213.0])
-    assert rows[1]["cvar"] == pytest.approx(rows[1]["mean"])
-    assert found.values.shape == found.means.shape == (2, 2)
+    assert [row["level"] for row in rows] == [0.1, 0.5, 1.0]
+    assert [row["best cvar"] for row in rows] == pytest.approx([79.875, 156.125, 213.0])
+    assert rows[2]["cvar"] == pytest.approx(rows[2]["mean"])
+    assert found.values.shape == found.means.shape == (3, 2)
 
 
 @pytest.mark.parametrize(
