@@ -98,11 +98,9 @@ def test_all_that_training_knows_comes_back(name, tmp_path, unchecked):
     assert eqx.tree_equal(back.agents, run.agents, typematch=True)
 
 
-# One agent without a history, one with. The states of all others come back in the test before, and test_selection.py
-# goes on with an agent that chose among its members.
-@pytest.mark.parametrize(
-    "name", ["IQN", "TQL", *(pytest.param(name, marks=pytest.mark.long) for name in ("TQLContinuous", "Adaptive"))]
-)
+# One agent without a history, one with, one that chooses among its members. The states of all others come back in the
+# test before.
+@pytest.mark.parametrize("name", ["IQN", "TQL", "Adaptive", pytest.param("TQLContinuous", marks=pytest.mark.long)])
 def test_a_resumed_run_is_the_uninterrupted_one(name, runs, unchecked):
     folder, whole = runs(name)
     run = load(folder)

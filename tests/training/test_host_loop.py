@@ -141,7 +141,7 @@ def check_both_loops(agent: rp.Agent, env: Any, envs: int) -> None:
         (HISTORY, "RiskyGrid", 2),
         # A Gymnasium environment with vectors of actions is trained below.
         pytest.param(rp.IQTD3(rp.CVaR(0.5), **VECTORS), CAR, 4, marks=pytest.mark.long),
-        pytest.param(ADAPTIVE, "RiskyGrid", 1, marks=pytest.mark.long),
+        (ADAPTIVE, "RiskyGrid", 1),
         pytest.param(AGENT, "RiskyGrid", 1, marks=pytest.mark.long),
     ],
     ids=["TQL", "IQTD3", "Adaptive", "IQN"],
