@@ -103,6 +103,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="train only parts whose name has one of these words")
     parser.add_argument("--out", type=Path, default=RESULTS / "random_mdps.json")
     options = parser.parse_args()
+    try:
+        _ = [rp.parse_risk(risk) for risk in options.risks]
+    except rp.RiskpathError as error:
+        parser.error(str(error))
     done = []
     for agent, kind, risks, depth in parts(options.agents, options.risks):
         name = f"{agent} {kind} depth {depth}"

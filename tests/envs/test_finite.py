@@ -15,6 +15,7 @@ from riskpath.envs.finite import (
     as_arrays,
     as_finite,
     finite,
+    pad_alike,
     state_numbers,
     tabulate,
 )
@@ -170,3 +171,24 @@ def test_as_arrays_keeps_only_the_tables_of_a_finite_problem(env: Any):
 def test_as_arrays_turns_floats_into_arrays_and_keeps_other_fields():
     env: Any = as_arrays(rp.RiskyMountainCar(c=0.5, max_episode_steps=7))
     assert (env.c.dtype, float(env.c), env.max_episode_steps) == (jnp.float32, 0.5, 7)
+
+
+def test_problems_with_other_numbers_of_states_are_padded_alike():
+    alone = [as_finite(rp.RandomMDP(seed=seed, depth=6)) for seed in (1, 13)]
+    assert [len(env.tables.start) for env in alone] == [17, 16]
+    padded = pad_alike(alone)
+    assert [env.tables.reward.shape for env in padded] == [(17, 2, 3)] * 2
+    for before, after in zip(alone, padded, strict=True):
+        assert before.spec == after.spec
+        for number in range(30):
+            key = jax.random.key(number)
+            start, then = before.reset(key), after.reset(key)
+            assert_same(start, then)
+            state = (jnp.asarray(number % 16), jnp.asarray(number % 5))
+            assert_same(
+                before.step(key, state, jnp.asarray(number % 2)), after.step(key, state, jnp.asarray(number % 2))
+            )
+
+
+def assert_same(one, other):
+    jax.tree.map(np.testing.assert_array_equal, one, other)

@@ -200,6 +200,31 @@ def _features(mdp: FiniteMDP, states: Iterable[State]) -> tuple[Any, Any]:
     return jnp.asarray(features), tuple((low, high) if low < high else (low - 1, low + 1) for low, high in bounds)
 
 
+def pad_alike(environments: list[FiniteEnvironment]) -> list[FiniteEnvironment]:
+    """Return environments with tables of equal shapes; the states and outcomes that are added never occur.
+
+    So problems with features, whose numbers of states differ, can be trained together.
+    """
+    shapes = {env.tables.reward.shape for env in environments}
+    if len(shapes) == 1:
+        return environments
+    states, _, outcomes = (max(sizes) for sizes in zip(*shapes, strict=True))
+    return [FiniteEnvironment(_padded(env.tables, states, outcomes), env.problem) for env in environments]
+
+
+def _padded(tables: Tables, states: int, outcomes: int) -> Tables:
+    """Return tables with this many states and outcomes."""
+
+    def pad(array: Any, *, value: float = 0) -> Array:
+        more = [(0, states - array.shape[0]), (0, 0), (0, outcomes - array.shape[-1])][: array.ndim]
+        return jnp.asarray(np.pad(np.asarray(array), more, constant_values=value))
+
+    arrays = (pad(tables.cumulative, value=1), pad(tables.reward), pad(tables.next_state), pad(tables.available))
+    fixed = (tables.max_episode_steps, tables.horizon, tables.deterministic)
+    features = None if tables.features is None else pad(tables.features)
+    return Tables(*arrays, pad(tables.start, value=1), *fixed, features, tables.bounds)
+
+
 def scaled(value: float, most: float) -> float:
     """Return a number from 0 to `most` as a feature from −1 to 1."""
     return 2 * value / most - 1 if most else 0.0

@@ -11,7 +11,7 @@ import jax
 from riskpath.agents.agent import Agent, AgentState
 from riskpath.envs import make
 from riskpath.envs.environment import Environment
-from riskpath.envs.finite import FiniteProblem, as_arrays, as_finite, finite
+from riskpath.envs.finite import FiniteEnvironment, FiniteProblem, as_arrays, as_finite, finite, pad_alike
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.rollout import Returns, rollout_on_host
 from riskpath.mdp.model import FiniteMDP
@@ -85,6 +85,9 @@ def as_environments(env: Any, count: int) -> tuple[list[Environment], list[Any]]
     sources = gymnasium_sources(env, count)
     listed = env if isinstance(env, list | tuple) else [env] * count
     environments = [source.environment for source in sources] or _match([as_environment(e) for e in listed], count)
+    with_features = [e for e in environments if isinstance(e, FiniteEnvironment) and e.tables.features is not None]
+    if len(with_features) == count:
+        environments = pad_alike(with_features)
     if any(env.spec != environments[0].spec for env in environments):
         raise RiskpathError("environments trained together must have the same sizes; train them one after the other")
     if not sources and any(_fixed(as_arrays(env)) != _fixed(as_arrays(environments[0])) for env in environments):
@@ -140,8 +143,10 @@ def _match(listed: list[Any], count: int) -> list[Any]:
 
 def _fixed(thing: Agent | Environment) -> str:
     """Return everything that lanes must have in common."""
-    swept = is_swept if isinstance(thing, Agent) else eqx.is_array
-    return repr((jax.tree.structure(thing), [leaf for leaf in jax.tree.leaves(thing) if not swept(leaf)]))
+    leaves = jax.tree.leaves(thing)
+    if isinstance(thing, Agent):
+        return repr((jax.tree.structure(thing), [leaf for leaf in leaves if not is_swept(leaf)]))
+    return repr((jax.tree.structure(thing), [leaf.shape if eqx.is_array(leaf) else leaf for leaf in leaves]))
 
 
 def require_fit(agent: Agent, spec: EnvSpec, num_envs: int) -> None:
