@@ -23,6 +23,7 @@ import riskpath as rp
 from riskpath.agents.agent import act_greedily
 from riskpath.envs.market import Market, MarketProblem
 from riskpath.training.fused_loop import steps_per_round
+from riskpath.training.selection import blocks_of_selection
 from riskpath.types import TimeStep
 
 RESULTS = Path(__file__).parent / "results"
@@ -85,10 +86,11 @@ def fit_to_budget(agent: Any, steps: int, length: int, num_envs: int) -> tuple[A
     Training goes on until an update of the target networks, the last one within the budget.
     """
     members, wanted = agent.population()
-    held_out = min(wanted, steps // (10 * members * length))
+    blocks = blocks_of_selection(members)
+    held_out = min(wanted, steps // (10 * blocks * length)) if wanted else 0
     if wanted:
         agent = dataclasses.replace(agent, selection_episodes=held_out)
-    left = steps - members * held_out * length
+    left = steps - blocks * held_out * length
     warm_up = -(-agent.training.learning_starts // num_envs) * num_envs
     left -= max(0, left - warm_up) % steps_per_round(agent, num_envs)
     updates = max(1.0, (left - warm_up) / agent.training.train_freq)
@@ -104,11 +106,11 @@ def train_ours(agent: Any, env: MarketProblem, steps: int, seeds: int, num_envs:
     agent, left = fit_to_budget(agent, steps, env.length, num_envs)
     began = time.perf_counter()
     run = rp.train(agent, env, steps=left, seeds=seeds, num_envs=num_envs)
-    members, held_out = agent.population()
+    held_out = blocks_of_selection(agent.population()[0]) * agent.population()[1]
     return run, {
         "seconds": round(time.perf_counter() - began, 1),
         "training_steps": run.steps,
-        "selection_steps": members * held_out * env.length,
+        "selection_steps": held_out * env.length,
         "updates": int(run.lanes.agent_state.gradient_steps[0]),
     }
 

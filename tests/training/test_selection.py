@@ -1,13 +1,16 @@
 """After training: members, other measures and the frontier of one run."""
 
+from types import SimpleNamespace
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import riskpath as rp
+from riskpath.training.selection import HELD_OUT, blocks_of_selection, episodes_of, halve, rounds
 
-EPISODES = 400
+EPISODES = 200
 """Of every roll-out here, so that they share programs; for the same reason there are two or four lanes."""
 TINY = {
     "network": rp.Network(hidden=(4,)),
@@ -26,15 +29,57 @@ def weights(run: rp.Run) -> np.ndarray:
 
 
 def test_the_member_with_the_best_held_out_episodes_is_played(run):
-    assert weights(run).shape == (2, 5)
-    assert (np.sort(weights(run), axis=1) == [0, 0, 0, 0, 1]).all()
+    assert weights(run).shape == (2, 9)
+    assert (np.sort(weights(run), axis=1) == np.eye(9)[8]).all()
     assert len(run.policy().members()) == 1
+
+
+@pytest.mark.parametrize(("members", "expected"), [(9, [(9, 1), (4, 2), (2, 4)]), (5, [(5, 1), (2, 2)]), (1, [])])
+def test_the_better_half_plays_twice_as_many_episodes(members, expected):
+    assert list(rounds(members)) == expected
+    assert blocks_of_selection(members) == sum(left * blocks for left, blocks in expected)
+
+
+def test_halving_finds_the_best_member_of_each_lane():
+    means = np.array([[0.0, 0.05, -0.3, 0.1, -0.1], [0.2, 0.2, 0.1, 0.0, 0.2]])
+    played = []
+
+    def play(member, seed):
+        played.append((member.tolist(), seed))
+        return means[np.arange(2), member][:, None] + np.random.default_rng(seed).normal(size=400)
+
+    best, first = halve([rp.CVaR(0.2), rp.CVaR(0.2)], 5, play)
+    assert best.tolist() == [3, 0]  # of equal members the first
+    assert first.shape == (2, 5, 400)
+    assert played[:5] == [([number, number], HELD_OUT) for number in range(5)]
+    later = played[5:]
+    assert [seed - HELD_OUT for _, seed in later] == [1, 1, 2, 2]  # two fresh blocks for each of the two that are left
+    assert {member[0] for member, _ in later} == {1, 3}
+    assert {member[1] for member, _ in later} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("steps", "wanted", "on_host", "expected"),
+    [
+        (100, 2_000, False, 200),  # a short training: the fewest that say anything
+        (100, 50, False, 50),  # or what the user wants
+        (900_000, 2_000, False, 1_000),  # a quarter of the steps: 25 blocks of 1,000 episodes of 9 steps
+        (9_000_000, 2_000, False, 2_000),
+        (100, 2_000, True, 0),  # an environment outside of the program: not more than a quarter
+        (900_000, 2_000, True, 1_000),
+        (900_000, 0, True, 0),
+        (900_000, 0, False, 0),
+    ],
+)
+def test_selection_takes_a_quarter_of_the_steps_at_most(steps, wanted, on_host, expected):
+    spec = SimpleNamespace(max_episode_steps=9)
+    assert episodes_of(SimpleNamespace(steps=steps, spec=spec, sources=[0] * on_host), 9, wanted) == expected
 
 
 def test_training_goes_on_as_if_no_member_had_been_chosen(run):
     agent = rp.Adaptive("cvar:0.25", **TINY)
     short = rp.train(agent, "RiskyGrid", steps=60, seeds=2)
-    others = jnp.tile(jnp.eye(5)[3], (2, 1))  # whatever was chosen
+    others = jnp.tile(jnp.eye(9)[3], (2, 1))  # whatever was chosen
     short.lanes = eqx.tree_at(lambda lanes: lanes.agent_state.params.plan.weights, short.lanes, others)
     longer = rp.train(short, steps=40)
     assert eqx.tree_equal(longer.lanes.replay_buffer, run.lanes.replay_buffer)
@@ -47,8 +92,8 @@ def test_the_law_of_a_mixture_is_the_mixture_of_laws(run):
         lambda lanes: (lanes.agent_state.params.plan.weights, lanes.agent_state.params.plan.first),
         run.lanes,
         (
-            jnp.tile(jnp.array([0.25, 0.0, 0.75, 0.0, 0.0]), (2, 1)),
-            jnp.tile(jnp.array([-300.0, 0, 300.0, 0, 0]), (2, 1)),
+            jnp.tile(jnp.zeros(9).at[jnp.array([0, 2])].set(jnp.array([0.25, 0.75])), (2, 1)),
+            jnp.tile(jnp.zeros(9).at[jnp.array([0, 2])].set(jnp.array([-300.0, 300.0])), (2, 1)),
         ),
     )
     other = rp.Run(run.agents, run.environments, 2, mixed)
@@ -64,7 +109,7 @@ def test_the_law_of_a_mixture_is_the_mixture_of_laws(run):
 def test_one_training_serves_every_level(run):
     other = run.serve("cvar:0.1", rp.CVaR(0.9))
     assert [str(agent.risk) for agent in other.agents] == ["cvar:0.1", "cvar:0.9"]
-    first = np.asarray(other.lanes.agent_state.params.plan.first).reshape(2, 2, 5)
+    first = np.asarray(other.lanes.agent_state.params.plan.first).reshape(2, 2, 9)
     assert (first[0, :, 0] <= first[1, :, 0]).all()  # a higher level has a higher goal
     before = eqx.filter(run.lanes.agent_state.params.critic, eqx.is_array)
     for seed in range(2):

@@ -46,8 +46,9 @@ class AdaptiveAgent(Agent):
     """Contexts for which each sample is used. Larger batches help as much as more contexts."""
     utility_weight: float | Array = 1.0
     """Weight of the squared loss of the expected utility, relative to that of the quantiles."""
-    selection_episodes: int = eqx.field(static=True, default=1_000)
-    """Held-out episodes by which the best member of the population is chosen after training; 0 to trust the critic."""
+    selection_episodes: int = eqx.field(static=True, default=2_000)
+    """Held-out episodes, at most, that each member of the population plays in the first round of the selection after
+    training (`training/selection.py`); 0 to trust the critic."""
 
     def __check_init__(self):
         require_counts(contexts=self.contexts)
@@ -99,7 +100,7 @@ class AdaptiveAgent(Agent):
         return eqx.tree_at(lambda s: s.params.plan, state, self.form.refresh(state.params.plan, root, units))
 
     def population(self) -> tuple[int, int]:
-        """Return how many first goals or members are compared, and on how many episodes."""
+        """Return how many first goals or members are compared, and on how many episodes in the first round."""
         return self.form.members, self.selection_episodes
 
     def preferred(self, state: AgentState) -> Int[Array, ""]:

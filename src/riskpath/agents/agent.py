@@ -118,7 +118,7 @@ class Agent(Hyperparameters):
         return state
 
     def population(self) -> tuple[int, int]:
-        """Return how many policies a state holds, and on how many held-out episodes they are compared."""
+        """Return how many policies a state holds, and how many held-out episodes each plays in the first round."""
         return 1, 0
 
     def preferred(self, state: AgentState) -> Int[Array, ""]:

@@ -25,8 +25,9 @@ from riskpath.types import Key, Transition, power
 
 NEAR, FAR = 4.0, 32.0
 """Goals are resolved finely up to 4 spreads from 0 and from the mean return, coarsely up to 32."""
-FACTORS = (1.0, 0.5, 0.7, 1.4, 2.0)
-"""The first goals that are tried on held-out episodes are those of the level times these factors."""
+OFFSETS = (0.0, -0.0625, 0.0625, -0.125, 0.125, -0.1875, 0.1875, -0.25, 0.25)
+"""First goals near the critic's own, in spreads, that are compared on held-out episodes. A small error of V, divided by
+a small level, moves the best first goal that far."""
 LOWEST_LEVEL = 0.02
 """Goals of all levels from here to 1 are trained."""
 GRID = 101
@@ -44,7 +45,7 @@ class Goals(eqx.Module):
     """What follows from the critic: the first goals."""
 
     first: Float[Array, " M"]
-    """The first goal for the measure and for levels near its own."""
+    """The first goal of the measure, and others near it."""
     weights: Float[Array, " M"]
     """With which probability an episode starts with each of them."""
     low: Float[Array, ""]
@@ -81,12 +82,12 @@ class GoalForm(eqx.Module):
     risk: RiskMeasure
 
     context_size: int = eqx.field(static=True, default=3 * NUMBER_WAVES)
-    members: int = eqx.field(static=True, default=len(FACTORS))
+    members: int = eqx.field(static=True, default=len(OFFSETS))
 
     def plan(self) -> Goals:
         """Return the plan before anything is known."""
         zero = jnp.zeros(())
-        return Goals(jnp.zeros((len(FACTORS),)), jnp.eye(len(FACTORS))[0], zero, zero)
+        return Goals(jnp.zeros((len(OFFSETS),)), jnp.eye(len(OFFSETS))[0], zero, zero)
 
     def first(self, plan: Goals, member: Int[Array, ""]) -> Goal:
         """Return the context at the start of an episode."""
@@ -145,8 +146,8 @@ class GoalForm(eqx.Module):
         _, utility = jax.vmap(lambda goal: root(Goal(goal)))(b)
         level = parts(self.risk)[1]
         best = lambda eta: b[jnp.argmax(b / units.spread + utility / eta)]  # noqa: E731
-        levels = jnp.clip(jnp.asarray(FACTORS) * level, LOWEST_LEVEL / 4, 1.0)
-        return Goals(jax.vmap(best)(levels), plan.weights, best(LOWEST_LEVEL), best(1.0))
+        first = best(level) + units.spread * jnp.asarray(OFFSETS)
+        return Goals(first, plan.weights, best(LOWEST_LEVEL), best(1.0))
 
 
 def _useful(plan: Goals, units: Units) -> tuple[Float[Array, ""], Float[Array, ""]]:

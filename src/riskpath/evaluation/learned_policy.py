@@ -2,7 +2,7 @@
 
 import functools
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,11 @@ from riskpath.nn.losses import midpoints
 from riskpath.types import EnvSpec, TimeStep
 from riskpath.validation import require_counts
 
+Arrays = tuple[Any, Any, Any]
+"""Observation, reward and mask."""
+TOGETHER = 32
+"""Situations of an exact evaluation that are answered in one call."""
+
 
 class PolicyMemory(eqx.Module):
     """The memory of a policy during an episode."""
@@ -51,8 +56,9 @@ def act_with_memory(
     agent: Agent, state: AgentState, memory: PolicyMemory, observation: Any, reward: Any, mask: Any, seed: Any = 0
 ) -> tuple[Any, PolicyMemory]:
     """Return the greedy action and the memory after it; a mixture of policies draws one of them by the seed."""
-    time_step = TimeStep(observation, reward, mask, memory.prev_action, memory.time)
-    output = act_greedily(agent, state, memory.agent, time_step, key=jax.random.key(seed))
+    output = act_greedily(
+        agent, state, memory.agent, _time_step(memory, observation, reward, mask), key=jax.random.key(seed)
+    )
     return output.action, PolicyMemory(output.memory, output.action, memory.time + 1)
 
 
@@ -74,14 +80,28 @@ class LearnedPolicy:
             mask: Which discrete actions are available; needed only where the problem is not finite and restricts them.
         """
         seed = random.getrandbits(31) if memory is None and len(self._weights) > 1 else 0
-        memory, time_step, names = self._inputs(state, memory, reward, mask)
-        arrays = (time_step.observation, time_step.reward, time_step.action_mask)
+        memory, arrays, names = self._inputs(state, memory, reward, mask)
         action, memory = _act(self.agent, self.state, memory, *arrays, np.uint32(seed))
         if translation := getattr(self.environment, "translation", None):
             return translation.write(np.asarray(action)), memory
         if self.environment.spec.action_size:
             return np.asarray(action), memory
         return names[int(action)] if names else int(action), memory
+
+    def answer_all(self, situations: Sequence[tuple[Any, Any, float]]) -> list[tuple[Any, Any]]:
+        """Return (action, memory) for every (state, memory, reward): what calls would return, but many at once."""
+        if not isinstance(self.environment, FiniteEnvironment):
+            return [self(*situation) for situation in situations]
+        found: list[tuple[Any, Any]] = []
+        for begin in range(0, len(situations), TOGETHER):
+            some = list(situations[begin : begin + TOGETHER])
+            full = some + [some[-1]] * (TOGETHER - len(some))  # every call has the same shapes
+            *inputs, names = zip(*(self._inputs(*situation, None) for situation in full), strict=True)
+            memories, arrays = jax.tree.map(lambda *leaves: np.stack(leaves), *zip(*inputs, strict=True))
+            actions, after = jax.device_get(_act_all(self.agent, self.state, memories, *arrays))
+            own = (jax.tree.map(lambda leaf, i=i: leaf[i], after) for i in range(len(some)))
+            found += [(names[0][action], memory) for action, memory in zip(actions, own, strict=False)]
+        return found
 
     def members(self) -> list[tuple[float, "LearnedPolicy"]]:
         """Return the policies that this one draws from at the start of an episode, with their probabilities."""
@@ -116,27 +136,35 @@ class LearnedPolicy:
 
     def estimate(self, state: Any, memory: Any = None, reward: float = 0.0, mask: Any = None) -> dict[Any, float]:
         """Return the agent's estimate of the value of each available action; arguments as in a call of the policy."""
-        memory, time_step, names = self._inputs(state, memory, reward, mask)
-        values = np.asarray(_estimate(self.agent, self.state, memory.agent, time_step))
-        return {names[i] if names else i: float(values[i]) for i in self._choices(time_step)}
+        memory, arrays, names = self._inputs(state, memory, reward, mask)
+        values = np.asarray(_estimate(self.agent, self.state, memory, arrays))
+        return {names[i] if names else i: float(values[i]) for i in self._choices(arrays[-1])}
 
     def quantiles(
         self, state: Any, memory: Any = None, reward: float = 0.0, count: int = 100, mask: Any = None
     ) -> dict[Any, np.ndarray]:
         """Return the predicted quantiles of the return, at the levels (i + ½)/count, of each available action."""
         require_counts(count=count)
-        memory, time_step, names = self._inputs(state, memory, reward, mask)
-        table = np.asarray(_quantiles(self.agent, self.state, memory.agent, time_step, int(count)))
-        return {names[i] if names else i: table[:, i] for i in self._choices(time_step)}
+        memory, arrays, names = self._inputs(state, memory, reward, mask)
+        table = np.asarray(_quantiles(self.agent, self.state, memory, arrays, int(count)))
+        return {names[i] if names else i: table[:, i] for i in self._choices(arrays[-1])}
 
-    def _choices(self, time_step: TimeStep) -> list[int]:
+    def _choices(self, mask: np.ndarray) -> list[int]:
         """Return the available actions; 0 stands for the policy's own continuous action."""
-        return [0] if self.environment.spec.action_size else np.flatnonzero(time_step.action_mask).tolist()
+        return [0] if self.environment.spec.action_size else np.flatnonzero(mask).tolist()
 
     @functools.cached_property
     def _first_memory(self) -> PolicyMemory:
         # On the state's device as every later memory is: otherwise the first call would need a program of its own.
         return jax.device_put(first_memory(self.state, self.environment.spec), self.state.gradient_steps.sharding)
+
+    @functools.cached_property
+    def _tables(self) -> tuple[np.ndarray, np.ndarray]:
+        """What is observed in every state of a finite problem, and which actions it has; terminal ones have all."""
+        assert isinstance(self.environment, FiniteEnvironment)
+        tables = jax.device_get(self.environment.tables)
+        observations = np.arange(len(tables.available)) if tables.features is None else tables.features
+        return observations, tables.available | ~tables.available.any(axis=1, keepdims=True)
 
     def _require_memory(self, memory: Any) -> None:
         if not isinstance(memory, PolicyMemory):
@@ -146,20 +174,16 @@ class LearnedPolicy:
         if not same_shapes(memory, self._first_memory):
             raise RiskpathError("memory was returned by another policy: start an episode with memory=None")
 
-    def _inputs(self, state: Any, memory: Any, reward: float, mask: Any) -> tuple[PolicyMemory, TimeStep, list[Any]]:
+    def _inputs(self, state: Any, memory: Any, reward: float, mask: Any) -> tuple[PolicyMemory, Arrays, list[Any]]:
+        """Return the memory; observation, reward and mask as arrays; and the names of actions of a finite problem."""
         spec = self.environment.spec
         observation, available, names = self._read(state)
         if memory is None:
             memory = self._first_memory
         self._require_memory(memory)
-        time_step = TimeStep(
-            jnp.asarray(observation, spec.observation_dtype),
-            jnp.asarray(as_reward(reward), jnp.float32),
-            jnp.asarray(available if mask is None else as_mask(mask, (spec.num_actions,))),
-            memory.prev_action,
-            memory.time,
-        )
-        return memory, time_step, names
+        mask = available if mask is None else as_mask(mask, (spec.num_actions,))
+        arrays = np.asarray(observation, spec.observation_dtype), np.asarray(as_reward(reward), np.float32), mask
+        return memory, arrays, names
 
     def _read(self, state: Any) -> tuple[Any, np.ndarray, list[Any]]:
         """Return the observation, the available actions and, for a finite problem, the names of all actions."""
@@ -169,9 +193,8 @@ class LearnedPolicy:
             number, names = _names(self.environment.problem)
             if not _is_known(state, number):
                 raise RiskpathError(f"the problem has no state {short(state)}; it has {_few(number)}")
-            tables, row = self.environment.tables, jnp.int32(number[state])
-            available = np.asarray(tables.available[row])
-            return tables.observation(row), available | ~available.any(), names
+            observations, available = self._tables
+            return observations[number[state]], available[number[state]], names
         if translation := getattr(self.environment, "translation", None):
             space = translation.observation_space
             if space.shape is not None:  # not a dictionary or a tuple
@@ -215,13 +238,23 @@ _act = eqx.filter_jit(act_with_memory)
 
 
 @eqx.filter_jit
-def _estimate(agent: Agent, state: AgentState, memory: Any, time_step: TimeStep) -> Any:
-    return agent.estimate(state, memory, time_step)
+def _act_all(agent: Agent, state: AgentState, memories: Any, *arrays: Any) -> Any:
+    """Return greedy actions and memories for many situations."""
+    return jax.vmap(lambda memory, *arrays: act_with_memory(agent, state, memory, *arrays))(memories, *arrays)
 
 
 @eqx.filter_jit
-def _quantiles(agent: Agent, state: AgentState, memory: Any, time_step: TimeStep, count: int) -> Any:
-    return agent.quantiles(state, memory, time_step, midpoints(count))
+def _estimate(agent: Agent, state: AgentState, memory: PolicyMemory, arrays: Arrays) -> Any:
+    return agent.estimate(state, memory.agent, _time_step(memory, *arrays))
+
+
+@eqx.filter_jit
+def _quantiles(agent: Agent, state: AgentState, memory: PolicyMemory, arrays: Arrays, count: int) -> Any:
+    return agent.quantiles(state, memory.agent, _time_step(memory, *arrays), midpoints(count))
+
+
+def _time_step(memory: PolicyMemory, observation: Any, reward: Any, mask: Any) -> TimeStep:
+    return TimeStep(observation, reward, mask, memory.prev_action, memory.time)
 
 
 @functools.lru_cache(maxsize=64)

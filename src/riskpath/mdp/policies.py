@@ -158,7 +158,18 @@ def choices(
     policy: Policy, state: State, memory: Any, reward: float, available: Sequence[Action]
 ) -> Iterator[tuple[float, Action, Any]]:
     """Yield the possible choices of a policy as (probability, action, memory); every action is checked."""
-    answer = policy(state, memory, reward)
+    return checked_choices(policy(state, memory, reward), state, available)
+
+
+def answers(policy: Policy, situations: Sequence[tuple[State, Any, float]]) -> Sequence[Any]:
+    """Return what a policy returns for each (state, memory, reward); at once, if it has a method `answer_all`."""
+    if (together := getattr(policy, "answer_all", None)) is not None:
+        return together(situations)
+    return [policy(*situation) for situation in situations]
+
+
+def checked_choices(answer: Any, state: State, available: Sequence[Action]) -> Iterator[tuple[float, Action, Any]]:
+    """Yield the possible choices in what a policy returned as (probability, action, memory)."""
     if not isinstance(answer, Lottery) and not (isinstance(answer, tuple) and len(answer) == 2):
         raise RiskpathError(
             f"a policy must return (action, memory) or a Lottery, got {short_repr(answer)} in state {state!r}"

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from riskpath.errors import RiskpathError, in_one_line, short_repr
-from riskpath.mdp.policies import Policy, choices
+from riskpath.mdp.policies import Policy, answers, checked_choices, choices
 from riskpath.mdp.problem import Action, Problem, State, require_exact_steps, too_many_steps
 from riskpath.risk.law import Law
 
@@ -46,12 +46,13 @@ def visits(mdp: Problem, policy: Policy, finals: list[tuple[float, Law]] | None 
     time = 0
     while arrivals:
         groups: dict[Any, list[Visit]] = {}
-        for state, memory, reward, prob, return_so_far in arrivals:
-            if mdp.is_terminal(state, time):
-                if finals is not None:
-                    finals.append((prob, return_so_far))
-                continue
-            for share, action, remembered in choices(policy, state, memory, reward, mdp.actions(state)):
+        ended = [mdp.is_terminal(state, time) for state, *_ in arrivals]
+        if finals is not None:
+            finals += [(prob, law) for (*_, prob, law), end in zip(arrivals, ended, strict=True) if end]
+        going = [arrival for arrival, end in zip(arrivals, ended, strict=True) if not end]
+        answered = answers(policy, [arrival[:3] for arrival in going])
+        for (state, _, _, prob, return_so_far), answer in zip(going, answered, strict=True):
+            for share, action, remembered in checked_choices(answer, state, mdp.actions(state)):
                 if prob * share > 0:  # the probability of a long path can underflow
                     visit = Visit(time, state, action, remembered, prob * share, return_so_far)
                     groups.setdefault((state, action, _hashable(remembered)), []).append(visit)

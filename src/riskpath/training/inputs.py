@@ -84,10 +84,11 @@ def as_environments(env: Any, count: int) -> tuple[list[Environment], list[Any]]
     """Return an environment for each of `count` settings and, for Gymnasium environments, how to make them."""
     sources = gymnasium_sources(env, count)
     listed = env if isinstance(env, list | tuple) else [env] * count
-    environments = [source.environment for source in sources] or _match([as_environment(e) for e in listed], count)
+    environments: list[Environment] = [source.environment for source in sources]
+    environments = environments or _match([as_environment(e) for e in listed], count)
     with_features = [e for e in environments if isinstance(e, FiniteEnvironment) and e.tables.features is not None]
     if len(with_features) == count:
-        environments = pad_alike(with_features)
+        environments = [*pad_alike(with_features)]
     if any(env.spec != environments[0].spec for env in environments):
         raise RiskpathError("environments trained together must have the same sizes; train them one after the other")
     if not sources and any(_fixed(as_arrays(env)) != _fixed(as_arrays(environments[0])) for env in environments):

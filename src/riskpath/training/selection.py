@@ -1,18 +1,18 @@
 """After training: choose among the members of each lane's population, and serve other measures than the trained one.
 
-An agent whose state holds several policies (`Agent.population`) plays each of them on held-out episodes. From then on
-it plays the one that it prefers itself (`Agent.preferred`), or another one, or a mixture, that is clearly better.
-Training itself does not depend on the choice.
+An agent whose state holds several policies (`Agent.population`) plays each of them on held-out episodes. The better
+half plays twice as many more, and so on until one is left: sequential halving, which spends most episodes on members
+that are hard to tell apart. All of them meet the same randomness. Training itself does not depend on the choice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Float, Int
 
 from riskpath.agents.agent import Agent
 from riskpath.errors import RiskpathError
@@ -21,33 +21,85 @@ from riskpath.risk.measures import RiskMeasure
 from riskpath.training.lanes import Lanes, is_swept, stack
 
 HELD_OUT = 1_000_003
-"""Seed of the held-out episodes."""
+"""Seed of the first held-out episodes; others have the seeds after it."""
+SHARE = 0.25
+"""Selection takes at most this share of the environment steps of training."""
+FEWEST = 200
+"""Episodes of each member in the first round, at least. An environment that is part of the program always plays them;
+one that the host steps plays none if they would exceed the share."""
+
+
+def rounds(members: int) -> Iterator[tuple[int, int]]:
+    """Yield for every round how many members are left, and how many blocks of episodes each of them plays."""
+    blocks = 1
+    while members > 1:
+        yield members, blocks
+        members, blocks = members // 2, 2 * blocks
+
+
+def blocks_of_selection(members: int) -> int:
+    """Return how many blocks of episodes are played in all rounds."""
+    return sum(left * blocks for left, blocks in rounds(members))
 
 
 def select_members(run: Any) -> Lanes:
     """Return the lanes with the best member, or mixture of members, of each."""
     agent, lanes = run.agents[0], run.lanes
-    count, episodes = agent.population()
-    if not episodes:
+    members, wanted = agent.population()
+    if members == 1:
         return lanes
-    played = [run.sample_returns(_play(lanes, np.eye(count)[member]), episodes, HELD_OUT) for member in range(count)]
-    returns = np.stack([discounted for _, discounted, _ in played], axis=1)  # [lanes, members, episodes]
+    episodes = episodes_of(run, members, wanted)
+    if not episodes:
+        best = eqx.filter_vmap(lambda agent, state: agent.preferred(state))(lanes.agent, lanes.agent_state)
+        return _play(lanes, members, np.asarray(best))
     risks = [agent.risk for agent in run.agents for _ in range(run.seeds)]
-    preferred = np.asarray(eqx.filter_vmap(lambda agent, state: agent.preferred(state))(lanes.agent, lanes.agent_state))
-    weights = np.stack([best_mixture(*one) for one in zip(risks, returns, preferred.tolist(), strict=True)])
-    return _with_weights(lanes, jnp.asarray(weights, jnp.float32))
+    play = lambda member, seed: run.sample_returns(_play(lanes, members, member), episodes, seed)[1]  # noqa: E731
+    best, returns = halve(risks, members, play)
+    chosen = zip(risks, returns, best.tolist(), strict=True)
+    return _with_weights(lanes, np.stack([best_mixture(*one) for one in chosen]))
 
 
-def _play(lanes: Lanes, weights: np.ndarray) -> Lanes:
-    """Return lanes that all play one member."""
-    return _with_weights(
-        lanes, jnp.tile(jnp.asarray(weights, jnp.float32), (lanes.agent_state.gradient_steps.shape[0], 1))
-    )
+def halve(
+    risks: Sequence[RiskMeasure], members: int, play: Callable[[Int[np.ndarray, " L"], int], Float[np.ndarray, "L N"]]
+) -> tuple[Int[np.ndarray, " L"], Float[np.ndarray, "L M N"]]:
+    """Return the best member of each lane, and the returns of all members in the first round.
+
+    Args:
+        risks: The measure of each lane.
+        members: How many members each lane has.
+        play: Returns a block of returns for each lane, given the member that it plays and a seed.
+    """
+    left, seed, first = np.tile(np.arange(members), (len(risks), 1)), HELD_OUT, None
+    returns = np.zeros((*left.shape, 0))
+    for _, blocks in rounds(members):
+        for _ in range(blocks):
+            returns = np.concatenate([returns, np.stack([play(column, seed) for column in left.T], axis=1)], axis=2)
+            seed += 1
+        first = returns if first is None else first
+        values = np.array([[risk.value(one) for one in returns[lane]] for lane, risk in enumerate(risks)])
+        better = np.argsort(-values, axis=1, kind="stable")[:, : left.shape[1] // 2]  # of equal ones the first
+        left, returns = np.take_along_axis(left, better, 1), np.take_along_axis(returns, better[..., None], 1)
+    assert first is not None
+    return left[:, 0], first
 
 
-def _with_weights(lanes: Lanes, weights: Array) -> Lanes:
+def episodes_of(run: Any, members: int, wanted: int) -> int:
+    """Return how many episodes a block has: not more than wanted, and than the share of training allows."""
+    length = run.spec.max_episode_steps or 1_000
+    allowed = int(SHARE * run.steps / (blocks_of_selection(members) * length))
+    if run.sources:
+        return min(wanted, allowed) if allowed >= min(wanted, FEWEST) else 0
+    return min(wanted, max(allowed, FEWEST))
+
+
+def _play(lanes: Lanes, members: int, member: Int[np.ndarray, " L"]) -> Lanes:
+    """Return lanes that play one member each."""
+    return _with_weights(lanes, np.eye(members)[member])
+
+
+def _with_weights(lanes: Lanes, weights: Float[np.ndarray, "L M"]) -> Lanes:
     set_weights = lambda agent, state, weights: agent.with_members(state, weights)  # noqa: E731
-    state = eqx.filter_vmap(set_weights)(lanes.agent, lanes.agent_state, weights)
+    state = eqx.filter_vmap(set_weights)(lanes.agent, lanes.agent_state, jnp.asarray(weights, jnp.float32))
     return eqx.tree_at(lambda s: s.agent_state, lanes, state)
 
 
