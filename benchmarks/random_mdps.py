@@ -62,16 +62,16 @@ def train_part(agent: str, risks: list[str], depth: int, seeds: int, steps: int)
     seconds = time.perf_counter() - began
     values = run.values()
     rows = [
-        {"problem": number, "risk": risk, "values": one.tolist(), "optimum": optimum(number, risk)}
+        {"problem": number, "risk": risk, "values": one.tolist(), **reference(number, risk)}
         for (number, risk), one in zip(pairs, values, strict=True)
     ]
     device = jax.devices()[0].device_kind
     return {"agent": agent, "steps": run.steps, "seconds": round(seconds, 1), "device": device, "rows": rows}
 
 
-def optimum(number: int, risk: str) -> float:
-    """Return the exact optimum, randomised where that is better."""
-    return solve_reference(problem(number).mdp(), risk).optimum
+def reference(number: int, risk: str) -> dict[str, float | None]:
+    """Return the exact optimum, randomised where that is better, the mean-optimal policy's value, and its spread."""
+    return solve_reference(problem(number).mdp(), risk)._asdict()
 
 
 def near(row: dict[str, Any]) -> np.ndarray:
