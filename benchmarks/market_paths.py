@@ -87,8 +87,9 @@ def fit_to_budget(agent: Any, steps: int, length: int, num_envs: int) -> tuple[A
     """
     members, wanted = agent.population()
     blocks = blocks_of_selection(members)
-    held_out = min(wanted, steps // (10 * blocks * length)) if wanted else 0
-    if wanted:
+    held_out = steps // (10 * blocks * length) if blocks else 0
+    held_out = held_out if wanted is None else min(wanted, held_out)
+    if held_out:
         agent = dataclasses.replace(agent, selection_episodes=held_out)
     left = steps - blocks * held_out * length
     warm_up = -(-agent.training.learning_starts // num_envs) * num_envs
@@ -106,7 +107,8 @@ def train_ours(agent: Any, env: MarketProblem, steps: int, seeds: int, num_envs:
     agent, left = fit_to_budget(agent, steps, env.length, num_envs)
     began = time.perf_counter()
     run = rp.train(agent, env, steps=left, seeds=seeds, num_envs=num_envs)
-    held_out = blocks_of_selection(agent.population()[0]) * agent.population()[1]
+    members, episodes = agent.population()
+    held_out = blocks_of_selection(members) * (episodes or 0)
     return run, {
         "seconds": round(time.perf_counter() - began, 1),
         "training_steps": run.steps,

@@ -66,7 +66,7 @@ def test_held_out_episodes_are_part_of_the_budget(benchmark):
     paths = benchmark("market_paths")
     blocks = 9 + 4 * 2 + 2 * 4  # nine first goals, the better four, the better two
     agent, left = paths.fit_to_budget(rp.Adaptive("cvar:0.1"), 1_000_000, 20, 1)
-    assert agent.population()[1] == min(2_000, 1_000_000 // (10 * blocks * 20))
+    assert agent.population()[1] == 1_000_000 // (10 * blocks * 20)
     used = left + blocks * agent.population()[1] * 20
     assert 1_000_000 - agent.training.target_update_interval < used <= 1_000_000
     assert agent.training.decay_steps == left - agent.training.learning_starts

@@ -61,17 +61,16 @@ def test_halving_finds_the_best_member_of_each_lane():
 @pytest.mark.parametrize(
     ("steps", "wanted", "on_host", "expected"),
     [
-        (100, 2_000, False, 200),  # a short training: the fewest that say anything
-        (100, 50, False, 50),  # or what the user wants
-        (900_000, 2_000, False, 1_000),  # a quarter of the steps: 25 blocks of 1,000 episodes of 9 steps
-        (9_000_000, 2_000, False, 2_000),
-        (100, 2_000, True, 0),  # an environment outside of the program: not more than a quarter
-        (900_000, 2_000, True, 1_000),
-        (900_000, 0, True, 0),
+        (100, None, False, 200),  # a short training: the fewest that say anything
+        (112_500, None, False, 1_000),  # twice the steps: 25 blocks of 1,000 episodes of 9 steps
+        (9_000_000, None, False, 10_000),
+        (100, None, True, 0),  # an environment outside of the program: not more than a quarter
+        (900_000, None, True, 1_000),
+        (100, 50, True, 50),  # what the user wants
         (900_000, 0, False, 0),
     ],
 )
-def test_selection_takes_a_quarter_of_the_steps_at_most(steps, wanted, on_host, expected):
+def test_the_number_of_held_out_episodes_follows_from_the_training(steps, wanted, on_host, expected):
     spec = SimpleNamespace(max_episode_steps=9)
     assert episodes_of(SimpleNamespace(steps=steps, spec=spec, sources=[0] * on_host), 9, wanted) == expected
 

@@ -23,7 +23,7 @@ from riskpath.nn.losses import midpoints
 from riskpath.risk.compose import as_risk
 from riskpath.risk.measures import CVaR, RiskMeasure
 from riskpath.types import EnvSpec, Key, TimeStep, Transition, Window
-from riskpath.validation import require_counts
+from riskpath.validation import given, require_counts
 
 
 class Memory(eqx.Module):
@@ -46,13 +46,13 @@ class AdaptiveAgent(Agent):
     """Contexts for which each sample is used. Larger batches help as much as more contexts."""
     utility_weight: float | Array = 1.0
     """Weight of the squared loss of the expected utility, relative to that of the quantiles."""
-    selection_episodes: int = eqx.field(static=True, default=2_000)
-    """Held-out episodes, at most, that each member of the population plays in the first round of the selection after
-    training (`training/selection.py`); 0 to trust the critic."""
+    selection_episodes: int | None = eqx.field(static=True, default=None)
+    """Held-out episodes that each member of the population plays in the first round of the selection after training; 0
+    to trust the critic. By default their number follows from the length of training (`training/selection.py`)."""
 
     def __check_init__(self):
         require_counts(contexts=self.contexts)
-        require_counts(0, selection_episodes=self.selection_episodes)
+        require_counts(0, **given(selection_episodes=self.selection_episodes))
         name = type(self).__name__
         if self.network.head != "factored":
             raise RiskpathError(f"{name} has its own head and no {self.network.head!r}: leave network.head out")
@@ -99,7 +99,7 @@ class AdaptiveAgent(Agent):
 
         return eqx.tree_at(lambda s: s.params.plan, state, self.form.refresh(state.params.plan, root, units))
 
-    def population(self) -> tuple[int, int]:
+    def population(self) -> tuple[int, int | None]:
         """Return how many first goals or members are compared, and on how many episodes in the first round."""
         return self.form.members, self.selection_episodes
 

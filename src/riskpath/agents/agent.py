@@ -117,8 +117,8 @@ class Agent(Hyperparameters):
         """Return the state after the target networks were updated; recompute here what follows from the networks."""
         return state
 
-    def population(self) -> tuple[int, int]:
-        """Return how many policies a state holds, and how many held-out episodes each plays in the first round."""
+    def population(self) -> tuple[int, int | None]:
+        """Return how many policies a state holds, and how many held-out episodes each plays; None for a default."""
         return 1, 0
 
     def preferred(self, state: AgentState) -> Int[Array, ""]:

@@ -22,11 +22,11 @@ from riskpath.training.lanes import Lanes, is_swept, stack
 
 HELD_OUT = 1_000_003
 """Seed of the first held-out episodes; others have the seeds after it."""
-SHARE = 0.25
-"""Selection takes at most this share of the environment steps of training."""
-FEWEST = 200
-"""Episodes of each member in the first round, at least. An environment that is part of the program always plays them;
-one that the host steps plays none if they would exceed the share."""
+SHARE, SHARE_ON_HOST = 2.0, 0.25
+"""Environment steps of the selection relative to those of training, at most: in an environment that is part of the
+program, where playing takes a fraction of the time of learning, and in one that the host steps."""
+FEWEST, MOST = 200, 10_000
+"""Episodes of each member in the first round. If the host may not play the fewest, the critic is trusted."""
 
 
 def rounds(members: int) -> Iterator[tuple[int, int]]:
@@ -83,13 +83,14 @@ def halve(
     return left[:, 0], first
 
 
-def episodes_of(run: Any, members: int, wanted: int) -> int:
-    """Return how many episodes a block has: not more than wanted, and than the share of training allows."""
+def episodes_of(run: Any, members: int, wanted: int | None) -> int:
+    """Return how many episodes a block has: as many as wanted, by default as many as the share of training allows."""
+    if wanted is not None:
+        return wanted
     length = run.spec.max_episode_steps or 1_000
-    allowed = int(SHARE * run.steps / (blocks_of_selection(members) * length))
-    if run.sources:
-        return min(wanted, allowed) if allowed >= min(wanted, FEWEST) else 0
-    return min(wanted, max(allowed, FEWEST))
+    share = SHARE_ON_HOST if run.sources else SHARE
+    allowed = min(MOST, int(share * run.steps / (blocks_of_selection(members) * length)))
+    return allowed if allowed >= FEWEST else 0 if run.sources else FEWEST
 
 
 def _play(lanes: Lanes, members: int, member: Int[np.ndarray, " L"]) -> Lanes:
