@@ -169,9 +169,10 @@ class LearnedPolicy:
             number, names = _names(self.environment.problem)
             if not _is_known(state, number):
                 raise RiskpathError(f"the problem has no state {short(state)}; it has {_few(number)}")
-            tables, row = self.environment.tables, jnp.int32(number[state])
-            available = np.asarray(tables.available[row])
-            return tables.observation(row), available | ~available.any(), names
+            tables, row = self.environment.tables, number[state]
+            available = np.asarray(tables.available)[row]
+            observation = row if tables.features is None else np.asarray(tables.features)[row]
+            return observation, available | ~available.any(), names
         if translation := getattr(self.environment, "translation", None):
             space = translation.observation_space
             if space.shape is not None:  # not a dictionary or a tuple
