@@ -45,7 +45,8 @@ USUAL_LOOPS: dict[str, Any] = (
 USUAL_PASSES = {"xla_disable_hlo_passes": ""} if USUAL_LOOPS else {}
 """Those of them that decide where arrays are copied."""
 mlir.make_ir_context = functools.cache(mlir.make_ir_context)  # making one takes as long as lowering a small program
-compilation_cache.zlib = SimpleNamespace(compress=lambda x: zlib.compress(x, 1), decompress=zlib.decompress)  # faster
+quick: Any = SimpleNamespace(compress=lambda x: zlib.compress(x, 1), decompress=zlib.decompress)
+compilation_cache.__dict__["zlib"] = quick  # it takes half the time
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
