@@ -127,6 +127,7 @@ def _record_and_learn(
     return Fixed.arrays(eqx.tree_at(lambda s: s.agent_state, lanes, eqx.combine(state, static))), metrics
 
 
+@jax.jit
 def _copy(arrays: Sequence[Array]) -> list[Array]:
     """Copy arrays, so that donating one does not destroy another: parts of a fresh state are the same array."""
     return [jnp.array(x, copy=True) for x in arrays]

@@ -122,16 +122,21 @@ def _split_in_three(keys: Keys) -> Any:
 
 
 def _init_lanes(agent: Agent, keys: Keys, spec: EnvSpec) -> AgentState:
-    """Return fresh agent states. `eqx.filter_vmap` would compile one more program for each shape of an array."""
+    """Return fresh agent states; what does not depend on the lane (zeros) is repeated by NumPy.
+
+    `eqx.filter_vmap` would compile one more program for each shape of an array.
+    """
     swept, fixed = eqx.partition(agent, eqx.is_array)
-    others = []
+    same = []
 
     def one(swept: Agent, key: Key) -> AgentState:
-        arrays, other = eqx.partition(eqx.combine(swept, fixed).init(spec, key=key), eqx.is_array)
-        others.append(other)
-        return arrays
+        own, others = eqx.partition(eqx.combine(swept, fixed).init(spec, key=key), lambda x: isinstance(x, Tracer))
+        same.append(others)
+        return own
 
-    return eqx.combine(jax.vmap(one)(swept, keys), others[0])
+    own = jax.vmap(one)(swept, keys)
+    repeat = lambda x: _repeat_each([x], keys.shape[0]) if eqx.is_array(x) else x  # noqa: E731
+    return eqx.combine(own, jax.tree.map(repeat, same[0]))
 
 
 @eqx.filter_jit
