@@ -4,9 +4,11 @@ import functools
 import gc
 import importlib.metadata
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 # Most programs here run only for a moment: they are compiled without optimisations (the fixture `optimised` switches
@@ -31,7 +33,7 @@ import jax
 import jax.numpy as jnp
 import jaxtyping
 import pytest
-from jax._src import compiler
+from jax._src import compilation_cache, compiler
 from jax._src.interpreters import mlir
 
 USUAL_LOOPS: dict[str, Any] = (
@@ -43,6 +45,8 @@ USUAL_LOOPS: dict[str, Any] = (
 USUAL_PASSES = {"xla_disable_hlo_passes": ""} if USUAL_LOOPS else {}
 """Those of them that decide where arrays are copied."""
 mlir.make_ir_context = functools.cache(mlir.make_ir_context)  # making one takes as long as lowering a small program
+quick: Any = SimpleNamespace(compress=lambda x: zlib.compress(x, 1), decompress=zlib.decompress)
+compilation_cache.__dict__["zlib"] = quick  # it takes half the time
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 

@@ -4,6 +4,7 @@ Axes: L lanes (seeds and settings trained side by side), E environments of a lan
 N online and M target quantile levels, A actions, H hidden units, S states.
 """
 
+from collections.abc import Hashable
 from typing import Any
 
 import equinox as eqx
@@ -105,6 +106,12 @@ class Window(eqx.Module):
     """a_{t−T}, …, a_{t−1}: the action *before* each of those states. The first entry is not filled in."""
     valid: Bool[Array, " T"]
     """Which entries belong to this episode; the last one always does."""
+
+
+def shapes_of(tree: Any) -> Hashable:
+    """Return all that a program depends on when it is traced with a tree: everything but the numbers in its arrays."""
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, tuple((x.shape, x.dtype) if eqx.is_array(x) else (type(x), x) for x in leaves)
 
 
 def power(discount: float | Array, time: Int[Array, ""]) -> Float[Array, ""]:

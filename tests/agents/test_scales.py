@@ -1,5 +1,6 @@
 """No units to tell: rewards in another unit, or with a constant per episode, give the same policies."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -12,7 +13,6 @@ import riskpath as rp
 from riskpath.agents.episodes import no_episodes
 from riskpath.agents.learning import new_state, scales
 from riskpath.envs.environment import Environment
-from riskpath.training.lanes import with_first
 from riskpath.types import EnvSpec
 
 SIZES: dict[str, Any] = {"online_taus": 4, "target_taus": 4, "act_taus": 4, "buffer_size": 400, "learning_starts": 0}
@@ -114,7 +114,7 @@ def test_rewards_in_any_unit_or_with_a_constant_per_episode_give_the_same_polici
 
 
 def test_given_values_take_precedence():
-    empty = with_first(new_state(()), jnp.zeros((1, 1)), jnp.ones((1, 1), bool))
+    empty = dataclasses.replace(new_state(()), episodes=no_episodes(jnp.zeros((1, 1)), jnp.ones((1, 1), bool)))
     shown, gains = (jnp.zeros((2, 1)), jnp.ones((2, 1), bool)), jnp.array([100.0, 140.0])
     episodes = no_episodes(*shown).add(gains, gains, jnp.array([True, True]), *shown, 1.0)
     seen = eqx.tree_at(lambda s: s.episodes, empty, episodes)

@@ -23,8 +23,12 @@ _ADAM = optax.scale_by_adam(eps=1e-6)
 
 def new_state(params: Any, memory: Any = ()) -> AgentState:
     """Return a state with a fresh optimiser; `memory` starts every episode."""
-    opt_state = _ADAM.init(eqx.filter(params, eqx.is_array))
+    opt_state = _start_adam(eqx.filter(params, eqx.is_array))
     return AgentState(params, params, opt_state, jnp.zeros((), jnp.int32), memory)
+
+
+_start_adam = jax.jit(_ADAM.init)
+"""One program for the zeros of all shapes."""
 
 
 def gradient_step(

@@ -5,6 +5,7 @@ change the episodes; only the rounding of their discounted returns may differ.
 """
 
 import math
+from collections.abc import Hashable
 from typing import Any
 
 import equinox as eqx
@@ -16,18 +17,20 @@ from jaxtyping import Array, Bool, Float, Shaped
 from riskpath.agents.agent import Agent, AgentState, act_greedily
 from riskpath.envs.environment import Environment
 from riskpath.envs.vector import VectorEnvironment
-from riskpath.types import EnvSpec, Key, TimeStep, tree_where
+from riskpath.types import EnvSpec, Key, TimeStep, shapes_of, tree_where
 
 Returns = tuple[Float[np.ndarray, "L N"], Float[np.ndarray, "L N"], Bool[np.ndarray, "L N"]]
 """Returns, discounted returns, and which episodes ended before the limit on their steps."""
 MEMORY_SHARE, DEFAULT_MEMORY = 0.25, 4e9
 """Share of the device's memory that a piece may use, and what is assumed where the device does not report it."""
+_NEEDED: dict[Hashable, int] = {}
+"""Bytes for one step of one episode, for every agent seen so far: tracing `act` takes as long as a short rollout."""
 
 
-def begin(env: Environment, state: AgentState, spec: EnvSpec, key: Key) -> tuple[Any, TimeStep, Any]:
-    """Start an episode: return the environment's state, its first time step, and the agent's memory."""
+def begin(env: Environment, spec: EnvSpec, key: Key) -> tuple[Any, TimeStep]:
+    """Start an episode: return the environment's state and its first time step."""
     observation, env_state = env.reset(key)
-    return env_state, spec.first_time_step(observation, env.action_mask(env_state)), state.initial_memory
+    return env_state, spec.first_time_step(observation, env.action_mask(env_state))
 
 
 def repeat_memory(memory: Any, times: int) -> Any:
@@ -63,7 +66,8 @@ def _in_pieces(
     episodes, parts = keys.shape[1], []
     for first in range(0, episodes, size):
         chosen = np.minimum(np.arange(first, first + size), episodes - 1)  # every piece has the same shape
-        parts.append(jax.device_get(_rollout_piece(agent, env, state, spec, keys[:, chosen], jnp.asarray(limit))))
+        piece = keys if size == episodes else keys[:, chosen]
+        parts.append(jax.device_get(_rollout_piece(agent, env, state, spec, piece, jnp.asarray(limit))))
     plain, discounted, finished = (np.concatenate(column, axis=1)[:, :episodes] for column in zip(*parts, strict=True))
     return plain, discounted, finished
 
@@ -86,7 +90,7 @@ def _rollout_piece(agent: Agent, env: Environment, state: AgentState, spec: EnvS
             return env_state, following, output.memory, account, terminated | truncated, key
 
         account = (jnp.zeros(()), jnp.zeros(()), jnp.ones(()))
-        carry = (*begin(env, state, spec, start_key), account, jnp.zeros((), bool), key)
+        carry = (*begin(env, spec, start_key), state.initial_memory, account, jnp.zeros((), bool), key)
         going = lambda carry: ~carry[4] & (carry[1].time < limit)  # noqa: E731
         _, _, _, (total, discounted, _), done, _ = jax.lax.while_loop(going, step, carry)
         return total, discounted, done
@@ -100,10 +104,13 @@ def _piece(agent: Agent, state: AgentState, spec: EnvSpec, lanes: int) -> int:
 
     One step of one episode needs at most the sum of all intermediate arrays of `act`.
     """
-    one = lambda tree: jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, tree)  # noqa: E731
-    shapes = eqx.filter_eval_shape(one, (agent, state))
-    closed = eqx.filter_make_jaxpr(lambda a, s: _first_action(a, s, spec))(*shapes)[0]
-    needed = _intermediate_bytes(closed.jaxpr)
+    known = shapes_of((agent, state, spec))
+    if known not in _NEEDED:
+        one = lambda tree: jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, tree)  # noqa: E731
+        shapes = eqx.filter_eval_shape(one, (agent, state))
+        closed = eqx.filter_make_jaxpr(lambda a, s: _first_action(a, s, spec))(*shapes)[0]
+        _NEEDED[known] = _intermediate_bytes(closed.jaxpr)
+    needed = _NEEDED[known]
     stats = jax.devices()[0].memory_stats() or {}
     room = MEMORY_SHARE * stats.get("bytes_limit", DEFAULT_MEMORY)
     return max(1, int(room / (needed * lanes)))

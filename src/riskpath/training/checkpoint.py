@@ -209,7 +209,7 @@ def _read_array(file: Any, like: Any) -> Any:
     if (shape, dtype) != (like.shape, like.dtype):
         raise ValueError(f"{STATE} has {dtype}{list(shape)} where {like.dtype}{list(like.shape)} belongs")
     file.seek(at)
-    return jnp.array(np.load(file, allow_pickle=False))
+    return jax.device_put(np.load(file, allow_pickle=False))
 
 
 def _plain_arrays(tree: Any) -> Any:

@@ -38,7 +38,7 @@ def start(
     keys = jax.vmap(lambda key: jax.random.split(key, num_envs))(env_keys)
     first = tuple(_by_lane(x, lanes.count) for x in vector.reset(keys.reshape(-1)))
     lanes = eqx.tree_at(lambda s: (s.time_step.observation, s.time_step.action_mask), lanes, first)
-    state = eqx.filter_vmap(with_first)(lanes.agent_state, *first)
+    state = with_first(lanes.agent_state, *first)
     return eqx.tree_at(lambda s: s.agent_state, lanes, state)
 
 
@@ -127,6 +127,7 @@ def _record_and_learn(
     return Fixed.arrays(eqx.tree_at(lambda s: s.agent_state, lanes, eqx.combine(state, static))), metrics
 
 
+@jax.jit
 def _copy(arrays: Sequence[Array]) -> list[Array]:
     """Copy arrays, so that donating one does not destroy another: parts of a fresh state are the same array."""
     return [jnp.array(x, copy=True) for x in arrays]

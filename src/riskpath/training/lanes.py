@@ -4,13 +4,14 @@ Everything has a leading axis L; the environments of a lane add an axis E. The r
 lanes as its columns.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
 from riskpath.agents.agent import Agent, AgentState
@@ -19,10 +20,12 @@ from riskpath.envs.environment import Environment
 from riskpath.envs.finite import as_arrays
 from riskpath.evaluation.rollout import begin
 from riskpath.training.replay_buffer import ReplayBuffer, make_replay_buffer
-from riskpath.types import EnvSpec, Key, Keys, TimeStep, Transition
+from riskpath.types import EnvSpec, Key, Keys, TimeStep, Transition, shapes_of
 
 CHECKS = ("a reward", "an observation", "an action mask")
 """What must be valid at every step: finite numbers, and at least one available action."""
+_EXAMPLES: dict[Hashable, Transition] = {}
+"""Shapes of the transitions of every agent seen so far: finding them traces `act`."""
 
 
 class Lanes(eqx.Module):
@@ -72,11 +75,11 @@ def stack(settings: Sequence[Any], seeds: int, swept: Callable[[Any], bool]) -> 
 
 
 def _repeat_each(column: Sequence[Any], times: int) -> Array:
-    """Stack numbers or arrays and repeat each; Python's numbers by NumPy, which compiles no program."""
-    if all(isinstance(x, float) for x in column):
-        return jnp.asarray(np.repeat(np.asarray(column, np.float32), times))
-    arrays = [jnp.asarray(x, jnp.float32) if isinstance(x, float) else x for x in column]
-    return jnp.repeat(jnp.stack(arrays), times, axis=0)
+    """Stack numbers or arrays and repeat each, by NumPy, which compiles no program. Only shapes are traced."""
+    arrays = [np.asarray(x, np.float32) if isinstance(x, float) else x for x in column]
+    if any(isinstance(x, Tracer) for x in arrays):
+        return jnp.repeat(jnp.stack(arrays), times, axis=0)
+    return jax.device_put(np.repeat(np.stack(arrays), times, axis=0))
 
 
 def start(agents: Sequence[Agent], environments: Sequence[Environment], seeds: int, num_envs: int, seed: int) -> Lanes:
@@ -94,33 +97,67 @@ def start(agents: Sequence[Agent], environments: Sequence[Environment], seeds: i
         env_state,
         time_step,
         memory,
-        jnp.zeros((count, num_envs)),
+        jax.device_put(np.zeros((count, num_envs), np.float32)),
         make_replay_buffer(example, max(agents[0].training.buffer_size // num_envs, 2), count * num_envs),
         keys,
-        jnp.zeros((), jnp.int32),
-        jnp.ones((len(CHECKS),), bool),
+        jax.device_put(np.zeros((), np.int32)),
+        jax.device_put(np.ones((len(CHECKS),), bool)),
     )
 
 
 def _begin_lanes(agent: Agent, env: Environment, keys: Keys, spec: EnvSpec, num_envs: int) -> Any:
     """Return fresh agent states, started episodes and the keys for training.
 
-    It is not compiled as a whole: the random numbers of many layers make one large program, which takes longer.
+    `init` is not compiled as a whole: the random numbers of many layers make one large program, which takes longer.
     """
+    init_keys, env_keys, keys = _split_in_three(keys)
+    state = _init_lanes(agent, init_keys, spec)
+    begun = _begin_episodes(env, state.initial_memory, env_keys, spec, num_envs)
+    return with_first(state, begun[1].observation, begun[1].action_mask), begun, keys
 
-    def one(agent: Agent, env: Environment, key: Key) -> Any:
-        init_key, env_key, key = jax.random.split(key, 3)
-        state = agent.init(spec, key=init_key)
-        begun = jax.vmap(lambda key: begin(env, state, spec, key))(jax.random.split(env_key, num_envs))
-        return with_first(state, begun[1].observation, begun[1].action_mask), begun, key
 
-    return eqx.filter_vmap(one)(agent, env, keys)
+@jax.jit
+def _split_in_three(keys: Keys) -> Any:
+    return tuple(jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(keys))
+
+
+def _init_lanes(agent: Agent, keys: Keys, spec: EnvSpec) -> AgentState:
+    """Return fresh agent states; what does not depend on the lane (zeros) is repeated by NumPy.
+
+    `eqx.filter_vmap` would compile one more program for each shape of an array.
+    """
+    swept, fixed = eqx.partition(agent, eqx.is_array)
+    same = []
+
+    def one(swept: Agent, key: Key) -> AgentState:
+        own, others = eqx.partition(eqx.combine(swept, fixed).init(spec, key=key), lambda x: isinstance(x, Tracer))
+        same.append(others)
+        return own
+
+    own = jax.vmap(one)(swept, keys)
+    repeat = lambda x: _repeat_each([x], keys.shape[0]) if eqx.is_array(x) else x  # noqa: E731
+    return eqx.combine(own, jax.tree.map(repeat, same[0]))
+
+
+@eqx.filter_jit
+def _begin_episodes(env: Environment, memory: Any, keys: Keys, spec: EnvSpec, num_envs: int) -> Any:
+    """Start the episodes of every lane: states of the environments, first time steps, and memories of the agents."""
+
+    def one(env: Environment, memory: Any, key: Key) -> Any:
+        return jax.vmap(lambda key: (*begin(env, spec, key), memory))(jax.random.split(key, num_envs))
+
+    return eqx.filter_vmap(one)(env, memory, keys)
 
 
 def with_first(state: AgentState, observation: Array, action_mask: Array) -> AgentState:
-    """Return a fresh state with empty statistics of episodes, from the first observations of a lane."""
-    episodes = no_episodes(observation, action_mask)
+    """Return fresh states with empty statistics of episodes, from the first observations [L, E, …] of all lanes."""
+    episodes = _no_episodes(observation, action_mask)
     return eqx.tree_at(lambda s: s.episodes, state, episodes, is_leaf=lambda x: x is None)
+
+
+@jax.jit
+def _no_episodes(observation: Array, action_mask: Array) -> Any:
+    return jax.vmap(no_episodes)(observation, action_mask)
 
 
 def _example_transition(agent: Agent, state: AgentState, time_step: TimeStep, spec: EnvSpec) -> Transition:
@@ -133,7 +170,10 @@ def _example_transition(agent: Agent, state: AgentState, time_step: TimeStep, sp
 
     lane = lambda tree: jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, tree)  # noqa: E731
     first = lambda agent, state, time_step: one(lane(agent), lane(state), lane(lane(time_step)))  # noqa: E731
-    return eqx.filter_eval_shape(first, agent, state, time_step)
+    known = shapes_of((agent, state, time_step, spec))
+    if known not in _EXAMPLES:
+        _EXAMPLES[known] = eqx.filter_eval_shape(first, agent, state, time_step)
+    return _EXAMPLES[known]
 
 
 def lane_keys(settings: int, seeds: int, seed: int) -> Keys:

@@ -99,9 +99,13 @@ def _play(lanes: Lanes, members: int, member: Int[np.ndarray, " L"]) -> Lanes:
 
 
 def _with_weights(lanes: Lanes, weights: Float[np.ndarray, "L M"]) -> Lanes:
-    set_weights = lambda agent, state, weights: agent.with_members(state, weights)  # noqa: E731
-    state = eqx.filter_vmap(set_weights)(lanes.agent, lanes.agent_state, jnp.asarray(weights, jnp.float32))
+    state = _set_weights(lanes.agent, lanes.agent_state, jax.device_put(weights.astype(np.float32)))
     return eqx.tree_at(lambda s: s.agent_state, lanes, state)
+
+
+@eqx.filter_jit
+def _set_weights(agent: Agent, state: Any, weights: Array) -> Any:
+    return eqx.filter_vmap(lambda agent, state, weights: agent.with_members(state, weights))(agent, state, weights)
 
 
 def serve(run: Any, risks: Sequence[RiskMeasure]) -> tuple[list[Agent], Lanes]:
@@ -118,12 +122,17 @@ def serve(run: Any, risks: Sequence[RiskMeasure]) -> tuple[list[Agent], Lanes]:
             )
     agents = [eqx.tree_at(lambda a: a.risk, trained, risk, is_leaf=_is_risk) for risk in risks]
     lanes = run.lanes
-    first = lambda x: jnp.tile(x[: run.seeds], (len(risks), *[1] * (x.ndim - 1))) if eqx.is_array(x) else x  # noqa: E731
-    state = jax.tree.map(first, lanes.agent_state)
+    state, env, keys = _repeat_first((lanes.agent_state, lanes.env, lanes.keys), run.seeds, len(risks))
     agent = stack(agents, run.seeds, is_swept)
-    state = _refresh(agent, state)
-    parts = (agent, jax.tree.map(first, lanes.env), state, first(lanes.keys))
+    parts = (agent, env, _refresh(agent, state), keys)
     return agents, eqx.tree_at(lambda s: (s.agent, s.env, s.agent_state, s.keys), lanes, parts)
+
+
+@eqx.filter_jit
+def _repeat_first(tree: Any, seeds: int, times: int) -> Any:
+    """Return the lanes of the first setting several times."""
+    first = lambda x: jnp.tile(x[:seeds], (times, *[1] * (x.ndim - 1))) if eqx.is_array(x) else x  # noqa: E731
+    return jax.tree.map(first, tree)
 
 
 def _is_risk(x: Any) -> bool:
