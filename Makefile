@@ -14,6 +14,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := python -m pip --quiet --disable-pip-version-check
+# Python keeps compiled modules, even where the environment says otherwise: the tests start it many times.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: install demo test unit test-long test-peers bench-peers-install lint format package docs clean
 
