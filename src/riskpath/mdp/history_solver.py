@@ -21,7 +21,7 @@ from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import History, HistoryPolicy
 from riskpath.mdp.problem import Action, State
 from riskpath.mdp.solution import Solution
-from riskpath.risk.law import Law
+from riskpath.risk.law import Law, value_function
 from riskpath.risk.measures import Mean, RiskMeasure
 
 MAX_LABEL_ATOMS = 2**26
@@ -53,7 +53,7 @@ class _Search:
     """The search over action sequences of one problem under one measure."""
 
     def __init__(self, mdp: FiniteMDP, risk: RiskMeasure):
-        self.mdp, self.risk, self.order = mdp, risk, dominance_order(risk)
+        self.mdp, self.value, self.order = mdp, value_function(risk), dominance_order(risk)
         expect = Mean().value if risk.concave else lambda values, _: max(values)
         self.to_go = [{s: max(q.values()) for s, q in table.items()} for table in mdp.backward(expect)]
         self.moves = {state: self._distinct_moves(state) for state in mdp.outcomes}
@@ -85,7 +85,7 @@ class _Search:
                 for action, reward, following in self.moves[label.state]:
                     law = label.law.convolve(reward.scale(scale))
                     if self.mdp.is_terminal(following, time):
-                        final = _Label(following, law, (label, action), float(self.risk.value(law)))
+                        final = _Label(following, law, (label, action), self.value(law))
                         if floor is None:
                             ended.append(final)
                         elif final.bound > floor:
@@ -105,7 +105,7 @@ class _Search:
 
     def _bound(self, law: Law, time: int, state: State) -> float:
         """Return an upper bound of the risk of every continuation."""
-        return float(self.risk.value(law)) + self.mdp.discount**time * self.to_go[time][state]
+        return self.value(law) + self.mdp.discount**time * self.to_go[time][state]
 
 
 def _check_size(atoms: int) -> None:

@@ -18,7 +18,7 @@ from riskpath.mdp.operators import TIE_TOLERANCE, Table, bellman, constant_table
 from riskpath.mdp.policies import MarkovPolicy
 from riskpath.mdp.problem import Action, State
 from riskpath.mdp.solution import Solution
-from riskpath.risk.law import Law
+from riskpath.risk.law import Law, value_function
 from riskpath.risk.measures import CVaR, Mean, RiskMeasure
 
 MAX_ATOMS = 20_000
@@ -94,7 +94,7 @@ class _Sweep:
     """The laws of the return to go, and the greedy actions, of the states that were passed."""
 
     def __init__(self, mdp: FiniteMDP, risk: RiskMeasure):
-        self.mdp, self.risk = mdp, risk
+        self.mdp, self.value = mdp, value_function(risk)
         self.to_go: dict[State, Law] = {}
         self.policy: dict[State, Action] = {}
         self.ties: dict[State, list[Action]] = {}
@@ -121,7 +121,7 @@ class _Sweep:
     def choose(self, state: State) -> None:
         """Choose the first greedy action of a state whose successors were passed."""
         laws = {action: self.law(state, action) for action in self.mdp.outcomes[state]}
-        values = {action: float(self.risk.value(law)) for action, law in laws.items()}
+        values = {action: self.value(law) for action, law in laws.items()}
         best = max(values.values())
         slack = TIE_TOLERANCE * max(1.0, abs(best))
         greedy = [action for action, value in values.items() if value >= best - slack]

@@ -5,8 +5,9 @@ merged at their common mean, so that sums that differ only by rounding are equal
 atoms, counted before the merge, is refused before it fills the memory.
 """
 
+import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -233,6 +234,17 @@ def _vector(values: Iterable[float]) -> Vector:
         return np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
     except (TypeError, ValueError):
         raise RiskpathError(f"expected a list of numbers, got {short_repr(values)}") from None
+
+
+def value_function(measure: RiskMeasure) -> Callable[[Law], float]:
+    """Return β as a function of laws; for many small laws it is several times as fast as `Law.risk`."""
+    weight = functools.partial(type(measure).weight, measure)  # `measure.weight` makes an object at every access
+
+    def value(law: Law) -> float:
+        cdf = np.cumsum(law.probs)
+        return float(np.sum(law.atoms * np.diff(np.asarray(weight(cdf / cdf[-1])), prepend=0.0)))
+
+    return value
 
 
 def _check_size(size: int) -> None:
