@@ -90,13 +90,13 @@ def test_random_problems_are_twenty_of_five_to_eight_steps(benchmark):
 
 def test_runs_near_the_optimum_are_counted(benchmark):
     random = benchmark("random_mdps")
-    low = {"risk": "cvar:0.1", "optimum": -2.0, "values": [-2.0, -2.019, -2.03, -3.0]}
-    high = {"risk": "pow:-2", "optimum": 4.0, "values": [3.97, 3.95, 3.0, 4.0]}
+    low = {"risk": "cvar:0.1", "optimum": -2.0, "spread": 5.0, "values": [-2.0, -2.019, -2.03, -3.0]}
+    high = {"risk": "pow:-2", "optimum": 4.0, "spread": 6.0, "values": [3.97, 3.95, 3.0, 4.0]}
     assert random.near(low).tolist() == [True, True, False, False]
     table = random.summary([{"agent": "IQN", "rows": [low, high]}, {"agent": "Adaptive", "rows": [high]}])
     lines = [line.split() for line in table.splitlines()]
     assert lines == [
-        ["cvar:0.1", "pow:-2", "all"],
-        ["IQN", "50.0%", "50.0%", "50.0%"],
-        ["Adaptive", "–", "50.0%", "50.0%"],
+        ["cvar:0.1", "pow:-2", "all", "all,", "spread"],
+        ["IQN", "50.0%", "50.0%", "50.0%", "75.0%"],
+        ["Adaptive", "–", "50.0%", "50.0%", "75.0%"],
     ]
