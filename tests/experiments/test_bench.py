@@ -23,6 +23,7 @@ from riskpath.experiments.bench_suite import (
     as_problems,
     hyperparameters,
 )
+from riskpath.mdp import policy_evaluation
 
 ROOT = Path(__file__).parents[2]
 TINY = rp.IQN(
@@ -370,9 +371,14 @@ def test_a_tiny_benchmark_from_end_to_end(tmp_path, unchecked, monkeypatch):
         assert row["exact"]
         assert row["gap"] == pytest.approx(one["optimum"] - np.mean(one["values"]))
 
-    # A large problem is judged by episodes; with the settings of a small one its policies are the same.
+    # Policies for a large problem are judged by episodes if they distinguish many situations; with the settings of a
+    # small one they are the same.
     monkeypatch.setattr(bench_suite, "SMALL_STATES", 3)
     monkeypatch.setitem(SIZES, "large", {**SIZES["small"], "episodes": 2_000})
+    exact = rp.bench(TINY, rp.RiskyGrid(), **arguments)
+    assert exact.cells[0]["results"] == stored["results"]
+    monkeypatch.setattr(policy_evaluation, "checked_choices", lambda *_: [(0.5, "right", 1), (0.5, "right", 2)])
+    monkeypatch.setattr(bench_cells, "SITUATIONS", 1)
     sampled = rp.bench(TINY, rp.RiskyGrid(), **arguments)
     large = sampled.cells[0]["results"][0]
     assert large["episodes"] == 2_000

@@ -127,8 +127,10 @@ def draws_its_memory(state, memory, reward):
 
 
 def test_a_policy_with_too_many_situations_is_refused(monkeypatch):
-    monkeypatch.setattr("riskpath.mdp.policy_evaluation.MAX_GROUPS", 3)
     with pytest.raises(RiskpathError, match="distinguishes more than 3 situations at time 1"):
+        looping_mdp().evaluate(remembers_rewards, max_situations=3)
+    monkeypatch.setattr("riskpath.mdp.policy_evaluation.MAX_GROUPS", 2)
+    with pytest.raises(RiskpathError, match="distinguishes more than 2 situations at time 1"):
         looping_mdp().evaluate(remembers_rewards)
 
 

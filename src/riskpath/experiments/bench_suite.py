@@ -63,7 +63,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "batch_size": 1_024,
         "online_taus": 32,
         "act_taus": 64,
-        "episodes": 20_000,
+        "episodes": 100_000,
     },
     "quick": {
         "steps": 2_000,

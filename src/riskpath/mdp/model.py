@@ -82,12 +82,15 @@ class FiniteMDP:
         """Return the same problem with another discount."""
         return replace(self, discount=check_discount(discount))
 
-    def evaluate(self, policy: PolicyLike) -> Law:
+    def evaluate(self, policy: PolicyLike, max_situations: int | None = None) -> Law:
         """Return the exact law of the return under a policy.
 
-        A policy is a function, a dict {state: action} or a list of actions.
+        Args:
+            policy: A function, a dict {state: action} or a list of actions.
+            max_situations: A policy that distinguishes more of them at one time is refused; by default two million.
         """
-        return evaluate(self, as_policy(policy))
+        require_counts(**given(max_situations=max_situations))
+        return evaluate(self, as_policy(policy), max_situations)
 
     def simulate(self, policy: PolicyLike, episodes: int, seed: int | np.random.Generator = 0) -> np.ndarray:
         """Return the returns of independent simulated episodes."""

@@ -24,6 +24,10 @@ MAX_LOOK_AHEAD = 200_000
 """The largest number of groups that are followed to see whether a policy ends its episodes in time."""
 
 
+class TooManySituations(RiskpathError):
+    """A policy distinguishes too many situations at one time for an exact evaluation."""
+
+
 class Visit(NamedTuple):
     """A group of episodes after `time` steps: their state, next action, memory, probability and return so far."""
 
@@ -35,11 +39,15 @@ class Visit(NamedTuple):
     return_so_far: Law
 
 
-def visits(mdp: Problem, policy: Policy, finals: list[tuple[float, Law]] | None = None) -> Iterator[Visit]:
+def visits(
+    mdp: Problem, policy: Policy, finals: list[tuple[float, Law]] | None = None, max_situations: int | None = None
+) -> Iterator[Visit]:
     """Yield every group that can occur under the policy, in order of time.
 
-    The probability and the law of the return of episodes that end are appended to `finals`.
+    The probability and the law of the return of episodes that end are appended to `finals`. A policy that distinguishes
+    more situations at one time than `max_situations`, by default two million, is refused.
     """
+    most = max_situations or MAX_GROUPS
     if too_many_steps(mdp.horizon):
         _require_short_episodes(mdp, policy)
     arrivals = [(state, None, 0.0, prob, Law.point(0.0)) for state, prob in mdp.start.items()]
@@ -56,8 +64,8 @@ def visits(mdp: Problem, policy: Policy, finals: list[tuple[float, Law]] | None 
                 if prob * share > 0:  # the probability of a long path can underflow
                     visit = Visit(time, state, action, remembered, prob * share, return_so_far)
                     groups.setdefault((state, action, _hashable(remembered)), []).append(visit)
-        if len(groups) > MAX_GROUPS:
-            raise RiskpathError(f"the policy distinguishes more than {MAX_GROUPS:,} situations at time {time}")
+        if len(groups) > most:
+            raise TooManySituations(f"the policy distinguishes more than {most:,} situations at time {time}")
         if groups:
             require_exact_steps(time + 1, mdp.horizon)
         arrivals = []
@@ -100,10 +108,10 @@ def _merge(members: list[Visit]) -> Visit:
     return members[0]._replace(prob=total, return_so_far=law)
 
 
-def evaluate(mdp: Problem, policy: Policy) -> Law:
+def evaluate(mdp: Problem, policy: Policy, max_situations: int | None = None) -> Law:
     """Return the law of Σₜ γᵗ rₜ under the policy."""
     finals: list[tuple[float, Law]] = []
-    for _ in visits(mdp, policy, finals):
+    for _ in visits(mdp, policy, finals, max_situations):
         pass
     return Law.mix([law for _, law in finals], [prob for prob, _ in finals])
 

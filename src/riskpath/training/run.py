@@ -143,13 +143,21 @@ class Run:
         )
         return LearnedPolicy(agent, state, self.environments[setting])
 
-    def law(self, seed: int = 0, setting: int = 0, discount: float = 1.0) -> Law:
-        """Return the exact law of the return of one lane's policy; the problem must be finite."""
+    def law(self, seed: int = 0, setting: int = 0, discount: float = 1.0, max_situations: int | None = None) -> Law:
+        """Return the exact law of the return of one lane's policy; the problem must be finite.
+
+        Args:
+            seed: Which seed.
+            setting: Which setting.
+            discount: The discount of the return.
+            max_situations: A policy that distinguishes more situations at one time is refused.
+        """
         policy = self.policy(seed, setting)
         if not isinstance(policy.environment, FiniteEnvironment):
             raise RiskpathError("an exact law needs a finite problem; evaluate() samples returns anywhere")
         mdp, members = policy.environment.mdp(discount), policy.members()
-        return Law.mix([mdp.evaluate(member) for _, member in members], [weight for weight, _ in members])
+        laws = [mdp.evaluate(member, max_situations) for _, member in members]
+        return Law.mix(laws, [weight for weight, _ in members])
 
     def evaluate(
         self,
