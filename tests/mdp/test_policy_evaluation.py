@@ -130,7 +130,7 @@ def test_a_policy_with_too_many_situations_is_refused(monkeypatch):
     with pytest.raises(RiskpathError, match="distinguishes more than 3 situations at time 1"):
         looping_mdp().evaluate(remembers_rewards, max_situations=3)
     monkeypatch.setattr("riskpath.mdp.policy_evaluation.MAX_GROUPS", 2)
-    with pytest.raises(RiskpathError, match="distinguishes more than 2 situations at time 1"):
+    with pytest.raises(RiskpathError, match="distinguishes more than 2 situations at time 0"):
         looping_mdp().evaluate(remembers_rewards)
 
 

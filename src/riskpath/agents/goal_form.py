@@ -25,9 +25,11 @@ from riskpath.types import Key, Transition, power
 
 NEAR, FAR = 4.0, 32.0
 """Goals are resolved finely up to 4 spreads from 0 and from the mean return, coarsely up to 32."""
-OFFSETS = (0.0, -0.0625, 0.0625, -0.125, 0.125, -0.1875, 0.1875, -0.25, 0.25)
-"""First goals near the critic's own, in spreads, that are compared on held-out episodes. A small error of V, divided by
-a small level, moves the best first goal that far."""
+OFFSETS, FACTORS = (0.0, -0.0625, 0.0625, -0.125, 0.125), (0.7, 1.4, 0.5, 2.0)
+"""First goals that are compared on held-out episodes: the critic's own for the level, others this many spreads from it,
+and those for the level times these factors. A small error of V, divided by a small level, moves the best goal that far.
+"""
+MEMBERS = len(OFFSETS) + len(FACTORS)
 LOWEST_LEVEL = 0.02
 """Goals of all levels from here to 1 are trained."""
 GRID = 101
@@ -82,12 +84,12 @@ class GoalForm(eqx.Module):
     risk: RiskMeasure
 
     context_size: int = eqx.field(static=True, default=3 * NUMBER_WAVES)
-    members: int = eqx.field(static=True, default=len(OFFSETS))
+    members: int = eqx.field(static=True, default=MEMBERS)
 
     def plan(self) -> Goals:
         """Return the plan before anything is known."""
         zero = jnp.zeros(())
-        return Goals(jnp.zeros((len(OFFSETS),)), jnp.eye(len(OFFSETS))[0], zero, zero)
+        return Goals(jnp.zeros((MEMBERS,)), jnp.eye(MEMBERS)[0], zero, zero)
 
     def first(self, plan: Goals, member: Int[Array, ""]) -> Goal:
         """Return the context at the start of an episode."""
@@ -146,8 +148,9 @@ class GoalForm(eqx.Module):
         _, utility = jax.vmap(lambda goal: root(Goal(goal)))(b)
         level = parts(self.risk)[1]
         best = lambda eta: b[jnp.argmax(b / units.spread + utility / eta)]  # noqa: E731
-        first = best(level) + units.spread * jnp.asarray(OFFSETS)
-        return Goals(first, plan.weights, best(LOWEST_LEVEL), best(1.0))
+        near = best(level) + units.spread * jnp.asarray(OFFSETS)
+        others = jax.vmap(best)(jnp.clip(level * jnp.asarray(FACTORS), LOWEST_LEVEL / 4, 1.0))
+        return Goals(jnp.concatenate([near, others]), plan.weights, best(LOWEST_LEVEL), best(1.0))
 
 
 def _useful(plan: Goals, units: Units) -> tuple[Float[Array, ""], Float[Array, ""]]:
