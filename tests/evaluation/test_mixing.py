@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.evaluation.mixing import best_mixture, mixture_value
+from riskpath.evaluation.mixing import advantage, best_mixture, mixture_value
 
 RNG = np.random.default_rng(0)
 # A sure 1, or 5.393 with probability 0.05 and else 0: for Wang 0.75 each is worth 1, a fair coin between them 1.289.
@@ -49,3 +49,15 @@ def test_members_that_do_the_same_are_not_mixed(text):
 def test_a_member_that_is_known_to_be_best_is_played(text):
     returns = np.random.default_rng(0).normal(size=(3, 1_000))
     assert best_mixture(rp.parse_risk(text), returns, best=1).tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("text", ["mean", "cvar:0.2", "wang:-0.75"])
+def test_the_error_of_an_advantage_is_that_of_paired_episodes(text):
+    risk, rng = rp.parse_risk(text), np.random.default_rng(0)
+    found = []
+    for _ in range(200):
+        shared, own = rng.normal(size=1_000), 0.2 * rng.normal(size=1_000)
+        found.append(advantage(risk, shared + own + 0.1, shared))
+    gains, errors = np.array(found).T
+    assert gains.std() == pytest.approx(errors.mean(), rel=0.15)
+    assert errors.mean() < 0.02  # that of independent samples is 0.045 for the mean

@@ -41,21 +41,34 @@ def test_the_better_half_plays_twice_as_many_episodes(members, expected):
 
 
 def test_halving_finds_the_best_member_of_each_lane():
-    means = np.array([[0.0, 0.05, -0.3, 0.1, -0.1], [0.2, 0.2, 0.1, 0.0, 0.2]])
+    means = np.array([[0.0, 0.05, -0.3, 0.1, -0.1], [0.2, 0.2, 0.1, 0.0, 0.2], [0.0, -0.3, 0.1, -0.2, 0.001]])
     played = []
 
     def play(member, seed):
         played.append((member.tolist(), seed))
-        return means[np.arange(2), member][:, None] + np.random.default_rng(seed).normal(size=400)
+        shared, own = np.random.default_rng(seed).normal(size=400), np.random.default_rng(seed + 10**6).normal(size=400)
+        return means[np.arange(3), member][:, None] + shared + 0.3 * own * (member[:, None] == 4)
 
-    best, first = halve([rp.CVaR(0.2), rp.CVaR(0.2)], 5, play)
-    assert best.tolist() == [3, 0]  # of equal members the first
-    assert first.shape == (2, 5, 400)
-    assert played[:5] == [([number, number], HELD_OUT) for number in range(5)]
+    best, first = halve([rp.CVaR(0.2)] * 3, 5, np.array([0, 1, 2]), play)
+    assert best.tolist() == [3, 1, 2]  # of equal members the preferred one
+    assert first.shape == (3, 5, 400)
+    assert played[:5] == [([number] * 3, HELD_OUT) for number in range(5)]
     later = played[5:]
     assert [seed - HELD_OUT for _, seed in later] == [1, 1, 2, 2]  # two fresh blocks for each of the two that are left
-    assert {member[0] for member, _ in later} == {1, 3}
-    assert {member[1] for member, _ in later} == {0, 1}
+    assert [{member[lane] for member, _ in later} for lane in range(3)] == [{0, 3}, {1, 0}, {2, 0}]
+
+
+def test_the_preferred_member_is_played_unless_another_one_is_better_by_more_than_the_error():
+    errors = []
+    for gain in (0.0, 0.004, 0.02):
+
+        def play(member, seed, gain=gain):
+            rng = np.random.default_rng(seed)
+            shared, own = rng.normal(size=500), 0.1 * rng.normal(size=500)  # the error of 1,500 episodes is 0.006
+            return shared[None] + (member[:, None] == 2) * (gain + own - own.mean())
+
+        errors.append(halve([rp.CVaR(0.5)], 4, np.array([1]), play)[0].item())
+    assert errors == [1, 1, 2]
 
 
 @pytest.mark.parametrize(

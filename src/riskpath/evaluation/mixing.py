@@ -1,4 +1,4 @@
-"""Mixtures of policies, judged by the returns of held-out episodes.
+"""Policies and mixtures of policies, judged by the returns of held-out episodes.
 
 Where h is concave, β is convex in mixtures of laws and one member is best. Elsewhere a mixture may be better: it is
 built by moving weight towards one member after another, and kept only if it is better on episodes that did not choose
@@ -8,6 +8,7 @@ it.
 import numpy as np
 from jaxtyping import Float
 
+from riskpath.mdp.grid_solution import influence
 from riskpath.risk.measures import RiskMeasure
 
 SHARES = np.linspace(0.0, 1.0, 21)[1:-1]
@@ -27,6 +28,25 @@ def mixture_value(risk: RiskMeasure, returns: Float[np.ndarray, "M N"], weights:
     cdf = np.clip(np.concatenate([[0.0], np.cumsum(probs[order])]), 0.0, 1.0)
     cdf[-1] = 1.0
     return float(np.diff(np.asarray(risk.weight(cdf))) @ atoms[order])
+
+
+def advantage(
+    risk: RiskMeasure, returns: Float[np.ndarray, " N"], others: Float[np.ndarray, " N"]
+) -> tuple[float, float]:
+    """Return β of a sample minus that of another one, and its standard error.
+
+    The n-th episodes of both are taken to have the same randomness: the error is that of their differences.
+    """
+    difference = _influence(risk, returns) - _influence(risk, others)
+    return float(risk.value(returns) - risk.value(others)), float(np.std(difference)) / len(returns) ** 0.5
+
+
+def _influence(risk: RiskMeasure, returns: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
+    """Return u(z) = ∫ h′(F) of every return: how much an episode counts for β, up to a constant."""
+    order = np.argsort(returns)
+    counted = np.empty(len(returns))
+    counted[order] = influence(returns[order], risk)
+    return counted
 
 
 def best_mixture(

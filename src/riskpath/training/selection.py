@@ -1,8 +1,10 @@
 """After training: choose among the members of each lane's population, and serve other measures than the trained one.
 
 An agent whose state holds several policies (`Agent.population`) plays each of them on held-out episodes. The better
-half plays twice as many more, and so on until one is left: sequential halving, which spends most episodes on members
-that are hard to tell apart. All of them meet the same randomness. Training itself does not depend on the choice.
+half plays twice as many more, and so on until two are left: sequential halving, which spends most episodes on members
+that are hard to tell apart. The member that the critic prefers is always among them, and is played unless the other one
+is better by more than the error of the difference. All members meet the same randomness. Training itself does not
+depend on the choice.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +18,7 @@ from jaxtyping import Array, Float, Int
 
 from riskpath.agents.agent import Agent
 from riskpath.errors import RiskpathError
-from riskpath.evaluation.mixing import best_mixture
+from riskpath.evaluation.mixing import advantage, best_mixture
 from riskpath.risk.measures import RiskMeasure
 from riskpath.training.lanes import Lanes, is_swept, stack
 
@@ -25,6 +27,8 @@ HELD_OUT = 1_000_003
 SHARE, SHARE_ON_HOST = 2.0, 0.25
 """Environment steps of the selection relative to those of training, at most: in an environment that is part of the
 program, where playing takes a fraction of the time of learning, and in one that the host steps."""
+ERRORS = 1.0
+"""Another member must be better than the preferred one by this many standard errors."""
 FEWEST, MOST = 200, 10_000
 """Episodes of each member in the first round. If the host may not play the fewest, the critic is trusted."""
 
@@ -49,24 +53,28 @@ def select_members(run: Any) -> Lanes:
     if members == 1:
         return lanes
     episodes = episodes_of(run, members, wanted)
+    preferred = np.asarray(eqx.filter_vmap(lambda agent, state: agent.preferred(state))(lanes.agent, lanes.agent_state))
     if not episodes:
-        best = eqx.filter_vmap(lambda agent, state: agent.preferred(state))(lanes.agent, lanes.agent_state)
-        return _play(lanes, members, np.asarray(best))
+        return _play(lanes, members, preferred)
     risks = [agent.risk for agent in run.agents for _ in range(run.seeds)]
     play = lambda member, seed: run.sample_returns(_play(lanes, members, member), episodes, seed)[1]  # noqa: E731
-    best, returns = halve(risks, members, play)
+    best, returns = halve(risks, members, preferred, play)
     chosen = zip(risks, returns, best.tolist(), strict=True)
     return _with_weights(lanes, np.stack([best_mixture(*one) for one in chosen]))
 
 
 def halve(
-    risks: Sequence[RiskMeasure], members: int, play: Callable[[Int[np.ndarray, " L"], int], Float[np.ndarray, "L N"]]
+    risks: Sequence[RiskMeasure],
+    members: int,
+    preferred: Int[np.ndarray, " L"],
+    play: Callable[[Int[np.ndarray, " L"], int], Float[np.ndarray, "L N"]],
 ) -> tuple[Int[np.ndarray, " L"], Float[np.ndarray, "L M N"]]:
     """Return the best member of each lane, and the returns of all members in the first round.
 
     Args:
         risks: The measure of each lane.
         members: How many members each lane has.
+        preferred: The member of each lane that is played unless another one is better.
         play: Returns a block of returns for each lane, given the member that it plays and a seed.
     """
     left, seed, first = np.tile(np.arange(members), (len(risks), 1)), HELD_OUT, None
@@ -77,10 +85,12 @@ def halve(
             seed += 1
         first = returns if first is None else first
         values = np.array([[risk.value(one) for one in returns[lane]] for lane, risk in enumerate(risks)])
-        better = np.argsort(-values, axis=1, kind="stable")[:, : left.shape[1] // 2]  # of equal ones the first
+        values[left == preferred[:, None]] = np.inf  # it stays, as the first one
+        better = np.argsort(-values, axis=1, kind="stable")[:, : max(2, left.shape[1] // 2)]
         left, returns = np.take_along_axis(left, better, 1), np.take_along_axis(returns, better[..., None], 1)
     assert first is not None
-    return left[:, 0], first
+    gains = np.array([advantage(risk, *returns[lane, 1::-1]) for lane, risk in enumerate(risks)])
+    return np.where(gains[:, 0] > ERRORS * gains[:, 1], left[:, 1], left[:, 0]), first
 
 
 def episodes_of(run: Any, members: int, wanted: int | None) -> int:
