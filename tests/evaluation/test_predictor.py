@@ -37,22 +37,24 @@ def walk(policy: LearnedPolicy, count: int, steps: int) -> dict[str, Any]:
     predictor, envs = Predictor(policy), [GymnasiumEnv(policy.environment) for _ in range(count)]
     finite_problem, continuous = policy.environment is MAZE_ENV, bool(policy.environment.spec.action_size)
     obs = np.array([env.reset(seed=i)[0] for i, env in enumerate(envs)])
-    state, starts, memories = None, np.ones(count, bool), [None] * count
+    state, starts, memories, rewards = None, np.ones(count, bool), [None] * count, np.zeros(count)
     seen: dict[str, Any] = {"actions": [], "without memory": [], "starts": []}
     for _ in range(steps):
-        actions, state = predictor.predict(obs, state=state, episode_start=starts, deterministic=True)
+        given = {"rewards": rewards} if predictor._needs_rewards else {}
+        actions, state = predictor.predict(obs, state=state, episode_start=starts, deterministic=True, **given)
         assert actions.shape == (count, policy.environment.spec.action_size)[: 1 + continuous]
         seen["actions"].append(actions.copy())
         seen["without memory"].append(predictor.predict(obs)[0])
         seen["starts"].append(starts.copy())
         for i, env in enumerate(envs):
             memory = None if starts[i] else memories[i]
-            own, memories[i] = policy(NAMES[obs[i]] if finite_problem else obs[i], memory)
+            reward = 0.0 if starts[i] else rewards[i]
+            own, memories[i] = policy(NAMES[obs[i]] if finite_problem else obs[i], memory, reward)
             if continuous:
                 np.testing.assert_allclose(actions[i], own, atol=1e-5)
             else:
                 assert ACTIONS[actions[i]] == own
-            obs[i], _, terminated, truncated, _ = env.step(actions[i])
+            obs[i], rewards[i], terminated, truncated, _ = env.step(actions[i])
             starts[i] = terminated | truncated
             if starts[i]:
                 obs[i], _ = env.reset()
@@ -65,8 +67,10 @@ def walk(policy: LearnedPolicy, count: int, steps: int) -> dict[str, Any]:
         (rp.IQN(rp.CVaR(0.5), network=TINY), False),
         (rp.TQL(rp.CVaR(0.5), network=TINY), True),
         (rp.TQL(rp.CVaR(0.5), network=rp.Network(hidden=(8,), history_size=4, window=2)), True),
+        (rp.CVaRDRL(rp.CVaR(0.5), network=TINY), True),
+        (rp.Adaptive(rp.CVaR(0.5), network=rp.Network(hidden=(8,))), True),
     ],
-    ids=["IQN", "TQL", "a window"],
+    ids=["IQN", "TQL", "a window", "CVaRDRL", "Adaptive"],
 )
 def test_predict_equals_the_policy_in_every_environment(agent, remembers, unchecked):
     seen = [walk(untrained(agent, MAZE_ENV, seed), count=4, steps=12) for seed in range(3)]
@@ -184,6 +188,19 @@ def iqn() -> Predictor:
 
 
 @functools.cache
+def earned() -> Predictor:
+    return Predictor(untrained(Earned(network=TINY), MAZE_ENV))
+
+
+def test_rewards_reach_the_memory_unless_an_episode_begins():
+    _, first = earned().predict(0)
+    _, second = earned().predict(0, first, rewards=3.0)
+    _, third = earned().predict(0, second, rewards=2.0)
+    _, again = earned().predict(0, second, True, rewards=2.0)
+    assert [float(state[0][0]) for state in (first, second, third, again)] == [0.0, 3.0, 5.0, 0.0]
+
+
+@functools.cache
 def car() -> Predictor:
     return Predictor(untrained(rp.IQTD3(network=TINY), CAR))
 
@@ -206,12 +223,11 @@ PAIR: Any = (1, 2)
     ("call", "message"),
     [
         (
-            lambda: Predictor(untrained(rp.CVaRDRL(network=TINY), MAZE_ENV)),
-            r"CVaRDRL acts on the rewards it received, which predict does not get; call the policy itself: "
-            r"action, memory = policy\(state, memory, reward\)$",
+            lambda: earned().predict(0, earned().predict(0)[1]),
+            r"^Earned acts on the rewards it received: give rewards=…, one for each environment$",
         ),
-        (lambda: Predictor(untrained(rp.QRSRM(network=TINY), MAZE_ENV)), r"^QRSRM acts on the rewards it received"),
-        (lambda: Predictor(untrained(Earned(network=TINY), MAZE_ENV)), r"^Earned acts on the rewards it received"),
+        (lambda: earned().predict(np.array([0, 1]), rewards=[1.0]), r"^rewards have shape \(1,\), but there are 2 env"),
+        (lambda: earned().predict(0, rewards="much"), r"^a reward must consist of numbers, got 'much'$"),
         (lambda: iqn().predict(3), r"states have numbers from 0 to 2, got \[3\]$"),
         (lambda: iqn().predict(np.array([0, -1])), r"states have numbers from 0 to 2, got \[0, -1\]$"),
         (lambda: iqn().predict(np.zeros((2, 1), int)), r"must have shape \(\), .* got a ndarray of shape \(2, 1\)$"),

@@ -33,12 +33,6 @@ class Predictor:
     def __post_init__(self):
         if not isinstance(self.policy, LearnedPolicy):
             raise RiskpathError(f"a Predictor takes a policy, run.policy(); got a {type(self.policy).__name__}")
-        if _needs_rewards(self.policy.agent, self.policy.state, self.policy.environment.spec):
-            name = type(self.policy.agent).__name__
-            raise RiskpathError(
-                f"{name} acts on the rewards it received, which predict does not get; "
-                "call the policy itself: action, memory = policy(state, memory, reward)"
-            )
 
     def predict(
         self,
@@ -47,6 +41,7 @@ class Predictor:
         episode_start: Any = None,
         deterministic: bool = True,
         action_masks: Any = None,
+        rewards: Any = None,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """Return greedy actions, and the memory of every environment for the next call.
 
@@ -57,14 +52,17 @@ class Predictor:
             deterministic: Ignored: the policy is always greedy.
             action_masks: Which actions are available, as in sb3-contrib. Not needed for a finite problem; elsewhere the
                 default is all actions.
+            rewards: The reward of the previous step of each environment, or of one; ignored where an episode begins.
+                Agents that act on their rewards, such as `Adaptive`, need them.
         """
         policy, spec = self.policy, self.policy.environment.spec
         obs, single = self._batch(observation)
         begins = np.full(len(obs), state is None) if episode_start is None else np.asarray(episode_start, bool).ravel()
         if len(begins) != len(obs):
             raise RiskpathError(f"episode_start is of {len(begins)} environments, the observation of {len(obs)}")
-        memories = self._memories(state, len(obs))
-        result = _act(policy.agent, policy.state, spec, memories, begins, obs, self._masks(obs, action_masks))
+        memories, rewards = self._memories(state, len(obs)), self._rewards(rewards, begins)
+        masks = self._masks(obs, action_masks)
+        result = _act(policy.agent, policy.state, spec, memories, begins, obs, rewards, masks)
         actions, memories = jax.device_get(result)
         actions = np.array(actions, np.float32 if spec.action_size else np.int64)  # a copy, so that it is writable
         actions = self._translation.write(actions) if self._translation else actions
@@ -109,6 +107,22 @@ class Predictor:
         if len(state[0]) != count:
             raise RiskpathError(f"state is of {len(state[0])} environments, the observation of {count}")
         return state
+
+    @functools.cached_property
+    def _needs_rewards(self) -> bool:
+        return _needs_rewards(self.policy.agent, self.policy.state, self.policy.environment.spec)
+
+    def _rewards(self, given: Any, begins: np.ndarray) -> np.ndarray:
+        """Return the last reward of every environment; 0 where an episode begins."""
+        if given is None:
+            if self._needs_rewards and not begins.all():
+                name = type(self.policy.agent).__name__
+                raise RiskpathError(f"{name} acts on the rewards it received: give rewards=…, one for each environment")
+            return np.zeros(len(begins), np.float32)
+        rewards = np.atleast_1d(as_numbers(given, "a reward"))
+        if rewards.shape != begins.shape:
+            raise RiskpathError(f"rewards have shape {rewards.shape}, but there are {len(begins)} environments")
+        return np.where(begins, 0, rewards).astype(np.float32)
 
     def _masks(self, obs: np.ndarray, given: Any) -> np.ndarray:
         """Return which actions are available, [environments, actions]."""
@@ -156,16 +170,18 @@ def _bytes(vector: np.ndarray) -> bytes:
 
 
 @eqx.filter_jit
-def _act(agent: Agent, state: AgentState, spec: EnvSpec, memories: Any, begins: Any, obs: Any, masks: Any) -> Any:
+def _act(
+    agent: Agent, state: AgentState, spec: EnvSpec, memories: Any, begins: Any, obs: Any, rewards: Any, masks: Any
+) -> Any:
     """Return one action for every environment; memories travel as the tuple of their arrays."""
     fresh = first_memory(state, spec)
 
-    def one(memory: Any, begins: Any, obs: Any, mask: Any) -> Any:
+    def one(memory: Any, begins: Any, obs: Any, reward: Any, mask: Any) -> Any:
         memory = tree_where(begins, fresh, jax.tree.unflatten(jax.tree.structure(fresh), memory))
-        action, memory = act_with_memory(agent, state, memory, obs, jnp.zeros(()), mask)
+        action, memory = act_with_memory(agent, state, memory, obs, reward, mask)
         return action, tuple(jax.tree.leaves(memory))
 
-    return jax.vmap(one)(memories, begins, obs, masks)
+    return jax.vmap(one)(memories, begins, obs, rewards, masks)
 
 
 def _needs_rewards(agent: Agent, state: AgentState, spec: EnvSpec) -> bool:
