@@ -25,6 +25,7 @@ from riskpath.training.inputs import as_environment
 from riskpath.training.lanes import Lanes, start
 from tests.conftest import as_users
 from tests.envs.problems import EchoEnv
+from tests.training.sizes import TINY_ADAPTIVE
 
 SMALL: dict[str, Any] = {
     "batch_size": 8,
@@ -120,7 +121,7 @@ def leaves(lanes: Lanes) -> list[np.ndarray]:
 
 HISTORY = rp.TQL(rp.CVaR(0.5), critic="trajectory", **SOFT)
 """Has a history, soft updates and, below, two environments; `IQTD3` has continuous actions and four of them."""
-ADAPTIVE = rp.Adaptive(rp.CVaR(0.5), network=rp.Network(hidden=(8,)), training=NUMBERED["training"])
+ADAPTIVE = rp.Adaptive(rp.CVaR(0.5), **TINY_ADAPTIVE)
 
 
 def check_both_loops(agent: rp.Agent, env: Any, envs: int) -> None:

@@ -9,14 +9,11 @@ import pytest
 
 import riskpath as rp
 from riskpath.training.selection import HELD_OUT, blocks_of_selection, episodes_of, halve, rounds
+from tests.training.sizes import TINY_ADAPTIVE
 
 EPISODES = 200
 """Of every roll-out here, so that they share programs; for the same reason there are two or four lanes."""
-TINY = {
-    "network": rp.Network(hidden=(4,)),
-    "training": rp.Training(learning_starts=40, batch_size=4, online_taus=4, act_taus=4, target_update_interval=20),
-    "selection_episodes": EPISODES,
-}
+TINY = {**TINY_ADAPTIVE, "selection_episodes": EPISODES}
 
 
 @pytest.fixture(scope="module")
