@@ -21,6 +21,7 @@ import jax
 import numpy as np
 
 import riskpath as rp
+from riskpath.experiments.records import write_json
 from riskpath.mdp.grid_backward import backward, mean_tables
 from riskpath.mdp.grid_layout import layout
 from riskpath.mdp.grid_memory import free_bytes, in_units, needed_bytes
@@ -28,7 +29,6 @@ from riskpath.mdp.grid_solution import measured
 from riskpath.mdp.grid_solver import best_goal, returns_axis
 from riskpath.mdp.grid_utility import SHORTFALL
 from riskpath.plot import panels, save
-from riskpath.records import write_json
 
 RESULTS = Path(__file__).parent / "results"
 

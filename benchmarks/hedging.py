@@ -50,7 +50,7 @@ from scipy.special import ndtr
 
 import riskpath as rp
 from riskpath import plot
-from riskpath.records import write_json
+from riskpath.experiments.records import write_json
 
 STEPS = 400_000
 """Environment steps of each seed, 20 for a path."""

@@ -52,7 +52,7 @@ from market_paths import (
 )
 
 import riskpath as rp
-from riskpath.records import write_json
+from riskpath.experiments.records import write_json
 
 STEPS = 500_000
 """Environment steps of each seed, as in their code."""

@@ -28,7 +28,7 @@ import riskpath as rp
 from riskpath.experiments.bench_cells import kind_of
 from riskpath.experiments.bench_references import solve_reference
 from riskpath.experiments.bench_suite import AGENTS, SIZES, hyperparameters
-from riskpath.records import write_json
+from riskpath.experiments.records import write_json
 
 RESULTS = Path(__file__).parent / "results"
 PROBLEMS = range(1, 21)

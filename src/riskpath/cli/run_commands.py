@@ -16,7 +16,7 @@ from riskpath.cli.run_folder import CONFIG, LOG, RESULT, RUN, SavedRun, prepare_
 from riskpath.cli.tables import lane_records, lanes_table, table_of
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.evaluation import Evaluation
-from riskpath.records import header, write_json
+from riskpath.experiments.records import header, write_json
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import RiskMeasure
 from riskpath.training import inputs

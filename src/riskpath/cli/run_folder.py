@@ -7,7 +7,7 @@ from typing import Any
 from riskpath.cli.config_file import TYPES, assignments
 from riskpath.cli.environments import is_gymnasium, make_environment
 from riskpath.errors import RiskpathError
-from riskpath.records import write_json
+from riskpath.experiments.records import write_json
 from riskpath.training.atomic_dir import HEADER
 from riskpath.training.run import Run, load
 

@@ -159,7 +159,7 @@ class LearnedPolicy:
         return jax.device_put(first_memory(self.state, self.environment.spec), self.state.gradient_steps.sharding)
 
     @functools.cached_property
-    def _tables(self) -> tuple[np.ndarray, np.ndarray]:
+    def tables(self) -> tuple[np.ndarray, np.ndarray]:
         """What is observed in every state of a finite problem, and which actions it has; terminal ones have all."""
         assert isinstance(self.environment, FiniteEnvironment)
         tables = jax.device_get(self.environment.tables)
@@ -193,7 +193,7 @@ class LearnedPolicy:
             number, names = _names(self.environment.problem)
             if not _is_known(state, number):
                 raise RiskpathError(f"the problem has no state {short(state)}; it has {_few(number)}")
-            observations, available = self._tables
+            observations, available = self.tables
             return observations[number[state]], available[number[state]], names
         if translation := getattr(self.environment, "translation", None):
             space = translation.observation_space

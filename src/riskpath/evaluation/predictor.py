@@ -132,7 +132,7 @@ class Predictor:
         if not isinstance(env, FiniteEnvironment):
             return np.ones(shape, bool)
         rows = obs if self._rows is None else [self._row(one) for one in obs]
-        return _masks(env)[rows]
+        return self.policy.tables[1][rows]
 
     @functools.cached_property
     def _rows(self) -> dict[bytes, list[int]] | None:
@@ -148,7 +148,7 @@ class Predictor:
     def _row(self, observation: np.ndarray) -> int:
         """Return the number of a state with these features."""
         assert self._rows is not None
-        rows, masks = self._rows.get(_bytes(observation), []), _masks(self.policy.environment)
+        rows, masks = self._rows.get(_bytes(observation), []), self.policy.tables[1]
         if not rows:
             raise RiskpathError(f"no state has the features {short(observation.tolist())}: give action_masks")
         if (masks[rows] != masks[rows[0]]).any():
@@ -156,12 +156,6 @@ class Predictor:
                 f"states with the features {short(observation.tolist())} have different actions: give action_masks"
             )
         return rows[0]
-
-
-def _masks(env: Any) -> np.ndarray:
-    """Return which actions every state of a finite problem has; all of them in a terminal state."""
-    available = np.asarray(env.tables.available)
-    return available | ~available.any(axis=1, keepdims=True)
 
 
 def _bytes(vector: np.ndarray) -> bytes:

@@ -20,7 +20,7 @@ from riskpath.experiments import bench_figures, bench_tables
 from riskpath.experiments.bench_cells import Cell, plan
 from riskpath.experiments.bench_scores import rows
 from riskpath.experiments.bench_suite import QUICK_RISKS, RISKS, SIZES, as_entrants, as_problems
-from riskpath.records import write_json
+from riskpath.experiments.records import write_json
 from riskpath.risk.compose import parse_risk
 from riskpath.training.run import TrainingStopped
 from riskpath.validation import given, require_counts

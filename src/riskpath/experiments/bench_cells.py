@@ -21,8 +21,8 @@ from riskpath.errors import RiskpathError
 from riskpath.evaluation.bootstrap import Bootstrap
 from riskpath.experiments.bench_scores import CONFIDENCE, RESAMPLES, exact_interval
 from riskpath.experiments.bench_suite import BenchProblem, Entrant, hyperparameters
+from riskpath.experiments.records import write_json
 from riskpath.mdp.policy_evaluation import TooManySituations
-from riskpath.records import write_json
 from riskpath.risk.compose import BY_NAME, parse_risk
 from riskpath.risk.law import Law
 from riskpath.risk.measures import Mean

@@ -19,9 +19,9 @@ from riskpath.agents.cvar_drl import CVaRDRL
 from riskpath.agents.iqn import IQN
 from riskpath.agents.tql import TQL
 from riskpath.envs.risky_grid import RiskyGrid
+from riskpath.experiments.records import earlier, header, write_json
 from riskpath.mdp.solve import solve
 from riskpath.nn.network import Network
-from riskpath.records import earlier, header, write_json
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import CVaR
 from riskpath.training.run import Run

@@ -21,8 +21,8 @@ from riskpath.agents.config import ActorCriticTraining
 from riskpath.agents.iqtd3 import IQTD3
 from riskpath.agents.tql_continuous import TQLContinuous
 from riskpath.envs.mountain_car import RiskyMountainCar
+from riskpath.experiments.records import earlier, header, write_json
 from riskpath.nn.network import Network
-from riskpath.records import earlier, header, write_json
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import Mean, RiskMeasure
 from riskpath.risk.tabulated import Tabulated

@@ -14,10 +14,10 @@ from riskpath.agents.config import Training
 from riskpath.agents.iqn import IQN
 from riskpath.agents.tql import TQL
 from riskpath.envs.three_state import ThreeState
+from riskpath.experiments.records import header, write_json
 from riskpath.mdp import operators
 from riskpath.nn.network import Network
 from riskpath.plot import COLOURS, EXACT, panels, quantile_steps, save
-from riskpath.records import header, write_json
 from riskpath.risk.law import Law
 from riskpath.risk.measures import CVaR
 from riskpath.training.run import Run

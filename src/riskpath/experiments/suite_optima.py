@@ -16,11 +16,11 @@ import numpy as np
 
 import riskpath.envs as envs
 from riskpath.errors import RiskpathError
+from riskpath.experiments.records import earlier, header, write_json
 from riskpath.mdp.grid_problem import GridProblem
 from riskpath.mdp.grid_solution import GridSolution
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.solve import as_grid_problem, frontier, solve
-from riskpath.records import earlier, header, write_json
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.law import Law
 
