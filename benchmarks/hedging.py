@@ -21,7 +21,8 @@ differences remain:
 - IQTD3 is trained for the mean, and for CVaR at every step, as controls.
 
 pfhedge 0.23 asks for NumPy 1; none of its modules imports NumPy, so it is installed beside NumPy 2 without its
-dependencies. Results go to benchmarks/results/hedging.json and .png, with --quick to the folder `runs`.
+dependencies. Results go to benchmarks/results/hedging.json and .png, with --quick to the folder `runs`, after every
+row. A second call with the same budget goes on after the rows that are there, which may come from another machine.
 """
 
 import argparse
@@ -41,6 +42,7 @@ from market_paths import (
     draw_noise,
     missing,
     play,
+    stored_rows,
     summarise,
     table,
     train_ours,
@@ -199,9 +201,10 @@ def main() -> None:
         importlib.import_module("torch").set_num_threads(1)
     steps, seeds, episodes, out = budget_of(options, STEPS, "hedging.json")
 
-    env, began = rp.OptionHedging(), time.perf_counter()
+    env = rp.OptionHedging()
     noise = draw_noise(episodes, env.length, EVALUATION_SEED)
     prices, budget = price_paths(env, noise), steps // env.length
+    given = {"steps": steps, "paths": budget, "seeds": seeds, "evaluation_paths": episodes}
     jobs: dict[str, Any] = {
         "delta hedge": lambda name: (
             {"policy": name} | summarise([profits(env, prices, delta_hedges(env, prices))], LEVEL)
@@ -214,22 +217,21 @@ def main() -> None:
         jobs[name] = lambda name, beyond=(epochs, paths, seeds): run_pfhedge(name, env, prices, *beyond)
     for name, agent in our_agents().items():
         jobs[name] = lambda name, agent=agent: run_ours(name, agent, noise, steps, seeds)
-    rows: list[dict[str, Any]] = []
+    rows = stored_rows(out, given)
     for name, job in jobs.items():
-        if options.only not in name:
+        if options.only not in name or any(row["policy"] == name for row in rows):
             continue
-        rows.append(job(name))
+        rows.append(job(name) | {"device": jax.devices()[0].device_kind})
         print(f"{name}: CVaR {np.mean(rows[-1]['cvars']):.5f}, {rows[-1].get('seconds', 0.0):.0f} s", flush=True)
         report = {
             "command": shlex.join(["python", "benchmarks/hedging.py", *sys.argv[1:]]),
             "versions": versions("jax", "jaxlib", "numpy", "torch", "pfhedge"),
-            "device": jax.devices()[0].device_kind,
             "level": LEVEL,
-            "budget": {"steps": steps, "paths": budget, "seeds": seeds, "evaluation_paths": episodes},
-            "seconds": round(time.perf_counter() - began, 1),
+            "budget": given,
             "rows": rows,
         }
         write_json(out, report)
+    rows.sort(key=lambda row: list(jobs).index(row["policy"]))
     print(f"\nprofit on the same {episodes:,} paths, CVaR {LEVEL:g}; means over {seeds} seeds\n")
     print(table(rows, lambda row: row["policy"], 5))
     print(f"\n{out}, {draw(rows, out.with_suffix('.png'))}")

@@ -8,6 +8,7 @@ import argparse
 import dataclasses
 import importlib.metadata
 import importlib.util
+import json
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -57,6 +58,14 @@ def budget_of(options: argparse.Namespace, steps: int, name: str) -> Budget:
     steps, seeds, episodes, folder = quick if options.quick else full
     chosen = options.steps or steps, options.seeds or seeds, options.episodes or episodes
     return Budget(*chosen, options.out or folder / name)
+
+
+def stored_rows(out: Path, budget: dict[str, int]) -> list[dict[str, Any]]:
+    """Return the rows of an earlier run with the same budget, which are not computed again."""
+    if not out.exists():
+        return []
+    stored = json.loads(out.read_text())
+    return stored["rows"] if stored["budget"] == budget else []
 
 
 def missing(*modules: str) -> str | None:

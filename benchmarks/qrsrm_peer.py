@@ -12,16 +12,20 @@ NumPy function computes their returns.
 
 What is arranged around their script, without a change to it: it was written for Gymnasium 0.29, so vector environments
 reset in the step that ends an episode and report it as they did then; TensorBoard is replaced by a writer that writes
-nothing; `distutils`, which Python 3.12 no longer has, by the one function that it needs. Theirs makes one gradient step
-of 256 transitions in ten environment steps, ours one of 64 (`Adaptive`) or 32 in every step.
+nothing; `distutils`, which Python 3.12 no longer has, by the one function that it needs. Ours have the sizes of theirs:
+four hidden layers of 64 units, and one gradient step with 256 transitions in ten environment steps. In all else every
+program has its own hyperparameters.
 
-Results go to benchmarks/results/qrsrm_peer.json, with --quick to the folder `runs`.
+Results go to benchmarks/results/qrsrm_peer.json, with --quick to the folder `runs`, after every row. A second call with
+the same budget goes on after the rows that are there.
 """
 
 import argparse
 import contextlib
+import dataclasses
 import functools
 import importlib
+import itertools
 import json
 import runpy
 import shlex
@@ -45,6 +49,7 @@ from market_paths import (
     draw_noise,
     missing,
     play,
+    stored_rows,
     summarise,
     table,
     train_ours,
@@ -59,6 +64,7 @@ STEPS = 500_000
 OPTIMA = Path(__file__).parent.parent / "results" / "suite_optima.json"
 LEVELS = (0.25, 0.5)
 THEIRS = "QR-SRM, public code"
+OURS: dict[str, Any] = {"Riskpath QRSRM": rp.QRSRM, "Riskpath Adaptive": rp.Adaptive}
 
 
 def price_paths(env: rp.MeanReversionTrading, noise: np.ndarray) -> np.ndarray:
@@ -230,13 +236,14 @@ def run_theirs(checkout: Path, prices: np.ndarray, level: float, steps: int, see
 
 
 def run_ours(name: str, noise: np.ndarray, level: float, steps: int, seeds: int) -> dict[str, Any]:
-    """Train an agent of ours and return a row."""
-    env = rp.MeanReversionTrading()
-    agent = {"Adaptive": rp.Adaptive, "QRSRM": rp.QRSRM}[name](f"cvar:{level:g}")
-    run, took = train_ours(agent, env, steps, seeds, num_envs=1)
+    """Train an agent of ours with the sizes of theirs, and return a row."""
+    env, agent = rp.MeanReversionTrading(), OURS[name](f"cvar:{level:g}")
+    training = dataclasses.replace(agent.training, train_freq=10, batch_size=256)
+    agent = dataclasses.replace(agent, training=training, network=rp.Network(hidden=(64, 64, 64, 64)))
+    run, took = train_ours(agent, env, steps, seeds, num_envs=10)
     prices = price_paths(env, noise)
     returns = [rewards(env, prices, play(run, noise, seed)[0]).sum(axis=1) for seed in range(seeds)]
-    return {"agent": f"Riskpath {name}", **took} | summarise(returns, level)
+    return {"agent": name, **took} | summarise(returns, level)
 
 
 def main() -> None:
@@ -251,29 +258,32 @@ def main() -> None:
     importlib.import_module("torch").set_num_threads(1)
     steps, seeds, episodes, out = budget_of(options, STEPS, "qrsrm_peer.json")
 
-    env, began = rp.MeanReversionTrading(), time.perf_counter()
+    env = rp.MeanReversionTrading()
     dynamics = compare_dynamics(options.qrsrm, env)
     print("largest differences of both environments with the same noise:", dynamics, flush=True)
-    noise, rows = draw_noise(episodes, env.length, EVALUATION_SEED), []
-    prices = price_paths(env, noise)
+    noise = draw_noise(episodes, env.length, EVALUATION_SEED)
+    budget = {"steps": steps, "seeds": seeds, "evaluation_episodes": episodes}
+    prices, rows = price_paths(env, noise), stored_rows(out, budget)
     levels = LEVELS[:1] if options.quick else LEVELS
-    for level in levels:
-        jobs: list[Any] = [lambda level=level: run_theirs(options.qrsrm, prices, level, steps, seeds)]
-        jobs += [lambda n=n, level=level: run_ours(n, noise, level, steps, seeds) for n in ("QRSRM", "Adaptive")]
-        for job in jobs:
-            rows.append({"level": level, "paths": steps // env.length, **job()})
-            print(f"{_heading(rows[-1])}: {np.mean(rows[-1]['cvars']):.4f}, {rows[-1]['seconds']:.0f} s", flush=True)
-            report = {
-                "command": f"python benchmarks/qrsrm_peer.py --qrsrm QRSRM {shlex.join(_others(sys.argv[1:]))}".strip(),
-                "versions": versions("jax", "jaxlib", "numpy", "torch", "stable-baselines3", "gymnasium"),
-                "device": jax.devices()[0].device_kind,
-                "budget": {"steps": steps, "seeds": seeds, "evaluation_episodes": episodes},
-                "dynamics": dynamics,
-                "exact": {f"{level:g}": references(level) for level in levels},
-                "seconds": round(time.perf_counter() - began, 1),
-                "rows": rows,
-            }
-            write_json(out, report)
+    for agent, level in itertools.product((THEIRS, *OURS), levels):
+        if any((row["agent"], row["level"]) == (agent, level) for row in rows):
+            continue
+        if agent == THEIRS:
+            row = run_theirs(options.qrsrm, prices, level, steps, seeds)
+        else:
+            row = run_ours(agent, noise, level, steps, seeds)
+        rows.append({"level": level, "paths": steps // env.length, **row, "device": jax.devices()[0].device_kind})
+        print(f"{_heading(rows[-1])}: {np.mean(rows[-1]['cvars']):.4f}, {rows[-1]['seconds']:.0f} s", flush=True)
+        report = {
+            "command": f"python benchmarks/qrsrm_peer.py --qrsrm QRSRM {shlex.join(_others(sys.argv[1:]))}".strip(),
+            "versions": versions("jax", "jaxlib", "numpy", "torch", "stable-baselines3", "gymnasium"),
+            "budget": budget,
+            "dynamics": dynamics,
+            "exact": {f"{level:g}": references(level) for level in levels},
+            "rows": rows,
+        }
+        write_json(out, report)
+    rows.sort(key=lambda row: row["level"])
     print(f"\nreturns on the same {episodes:,} paths; means over {seeds} seeds\n")
     print(table(rows, _heading, 4))
     for level in levels:

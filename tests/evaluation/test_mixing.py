@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.evaluation.mixing import advantage, best_mixture, mixture_value
+from riskpath.evaluation.mixing import MixtureSample, advantage, best_mixture
 
 RNG = np.random.default_rng(0)
 # A sure 1, or 5.393 with probability 0.05 and else 0: for Wang 0.75 each is worth 1, a fair coin between them 1.289.
@@ -17,7 +17,7 @@ def test_the_value_of_a_mixture_is_that_of_the_mixed_law(text, weights):
     risk = rp.parse_risk(text)
     laws = [rp.Law(*(np.asarray(x, float) for x in zip(*pairs, strict=True))) for pairs in atoms_of(ARMS)]
     expected = rp.Law.mix(laws, list(weights)).risk(risk)
-    assert mixture_value(risk, ARMS, np.array(weights)) == pytest.approx(expected, abs=1e-6)
+    assert MixtureSample(risk, ARMS).value(np.array(weights)) == pytest.approx(expected, abs=1e-6)
 
 
 def atoms_of(returns: np.ndarray) -> list[list[tuple[float, float]]]:
@@ -28,7 +28,7 @@ def atoms_of(returns: np.ndarray) -> list[list[tuple[float, float]]]:
 def test_a_coin_is_better_than_both_arms_where_h_is_convex():
     weights = best_mixture(rp.Wang(0.75), ARMS)
     assert weights == pytest.approx([0.5, 0.5], abs=0.11)
-    assert mixture_value(rp.Wang(0.75), ARMS, weights) == pytest.approx(1.289, abs=0.03)
+    assert MixtureSample(rp.Wang(0.75), ARMS).value(weights) == pytest.approx(1.289, abs=0.03)
 
 
 @pytest.mark.parametrize("text", ["cvar:0.2", "wang:-0.75", "pow:-2", "mean"])

@@ -48,7 +48,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "learning_starts": 16_000,
         "buffer_size": 320_000,
         "hidden": (128, 128),
-        "batch_size": 64,
+        "batch_size": 256,
         "online_taus": 32,
         "act_taus": 64,
         "episodes": 20_000,
