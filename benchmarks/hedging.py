@@ -17,6 +17,7 @@ differences remain:
   hedge within a learned band around the delta of Black and Scholes, so it knows the model. Two rows (not with
   --quick) are not bound by the budget: its example for the expected shortfall as it is, 200 epochs of 10,000 paths,
   and the same number of paths in 10,000 epochs.
+- Ours make one gradient step in four environment steps, 100,000 with the full budget.
 - pfhedge may hold any hedge, ours are from 0 to 1 (`Adaptive`: 21 of them).
 - IQTD3 is trained for the mean, and for CVaR at every step, as controls.
 
@@ -26,6 +27,7 @@ row. A second call with the same budget goes on after the rows that are there, w
 """
 
 import argparse
+import dataclasses
 import importlib
 import shlex
 import sys
@@ -167,7 +169,8 @@ def run_pfhedge(
 def run_ours(name: str, agent: Any, noise: np.ndarray, steps: int, seeds: int) -> dict[str, Any]:
     """Train an agent of ours and return a row."""
     env = rp.OptionHedging(continuous=agent.actions == "continuous")
-    run, took = train_ours(agent, env, steps, seeds, num_envs=4 if env.continuous else 1)
+    agent = dataclasses.replace(agent, training=dataclasses.replace(agent.training, train_freq=4))
+    run, took = train_ours(agent, env, steps, seeds, num_envs=4)
     prices = price_paths(env, noise)
     returns = [profits(env, prices, play(run, noise, seed)[0]) for seed in range(seeds)]
     return {"policy": name, "paths": steps // env.length, **took} | summarise(returns, LEVEL)
