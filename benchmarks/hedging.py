@@ -1,7 +1,7 @@
 """Hedge a call that was sold: Riskpath beside pfhedge's deep hedging, for CVaR 0.1 of the seller's profit, in one run.
 
     make bench-peers-install                                  pfhedge and PyTorch, in .venv-peers
-    .venv-peers/bin/python benchmarks/hedging.py              on one core: hours; --quick: minutes
+    .venv-peers/bin/python benchmarks/hedging.py              ours on a GPU, minutes; the peers hours; --quick: minutes
 
 The problem is `rp.OptionHedging`, with the parameters of pfhedge's first example: an at-the-money call, 20 daily
 rebalancings, σ = 0.2, Δt = 1/250, cost 1e-4 of the traded value. pfhedge minimises the expected shortfall by
@@ -17,7 +17,8 @@ differences remain:
   hedge within a learned band around the delta of Black and Scholes, so it knows the model. Two rows (not with
   --quick) are not bound by the budget: its example for the expected shortfall as it is, 200 epochs of 10,000 paths,
   and the same number of paths in 10,000 epochs.
-- Ours make one gradient step in four environment steps, 100,000 with the full budget.
+- Ours have the networks and the training of large problems in `riskpath bench suite`, with at most one gradient step in
+  four environment steps: 31,000 with the full budget, for which a GPU is needed.
 - pfhedge may hold any hedge, ours are from 0 to 1 (`Adaptive`: 21 of them).
 - IQTD3 is trained for the mean, and for CVaR at every step, as controls.
 
@@ -44,6 +45,7 @@ from market_paths import (
     draw_noise,
     missing,
     play,
+    sized_like,
     stored_rows,
     summarise,
     table,
@@ -54,9 +56,10 @@ from scipy.special import ndtr
 
 import riskpath as rp
 from riskpath import plot
+from riskpath.experiments.bench_suite import SIZES
 from riskpath.experiments.records import write_json
 
-STEPS = 400_000
+STEPS = 8_000_000
 """Environment steps of each seed, 20 for a path."""
 LEVEL, MEASURE = 0.1, "cvar:0.1"
 FEATURES = ["log_moneyness", "expiry_time", "volatility", "prev_hedge"]
@@ -97,14 +100,15 @@ def delta_hedges(env: rp.OptionHedging, prices: np.ndarray) -> np.ndarray:
     return ndtr(np.log(prices[:, :-1] / float(env.strike)) / spread + spread / 2)
 
 
-def our_agents() -> dict[str, Any]:
-    """Return the agents of this library."""
-    return {
+def our_agents(quick: bool) -> dict[str, Any]:
+    """Return the agents of this library: with their own sizes, or with those of large problems of the benchmark."""
+    kinds = {
         "AdaptiveContinuous": rp.AdaptiveContinuous(MEASURE),
         "Adaptive, 21 hedges": rp.Adaptive(MEASURE),
         "IQTD3": rp.IQTD3(MEASURE),
         "IQTD3 for the mean": rp.IQTD3("mean"),
     }
+    return kinds if quick else {name: sized_like(agent, SIZES["large"]) for name, agent in kinds.items()}
 
 
 def option(env: rp.OptionHedging) -> tuple[Any, Any]:
@@ -166,11 +170,11 @@ def run_pfhedge(
     return row | summarise(returns, LEVEL)
 
 
-def run_ours(name: str, agent: Any, noise: np.ndarray, steps: int, seeds: int) -> dict[str, Any]:
+def run_ours(name: str, agent: Any, noise: np.ndarray, steps: int, seeds: int, num_envs: int) -> dict[str, Any]:
     """Train an agent of ours and return a row."""
     env = rp.OptionHedging(continuous=agent.actions == "continuous")
-    agent = dataclasses.replace(agent, training=dataclasses.replace(agent.training, train_freq=4))
-    run, took = train_ours(agent, env, steps, seeds, num_envs=4)
+    agent = dataclasses.replace(agent, training=dataclasses.replace(agent.training, train_freq=max(4, num_envs)))
+    run, took = train_ours(agent, env, steps, seeds, num_envs)
     prices = price_paths(env, noise)
     returns = [profits(env, prices, play(run, noise, seed)[0]) for seed in range(seeds)]
     return {"policy": name, "paths": steps // env.length, **took} | summarise(returns, LEVEL)
@@ -218,8 +222,9 @@ def main() -> None:
         jobs[name] = lambda name, within=within: run_pfhedge(name, env, prices, *within)
     for name, (epochs, paths) in BEYOND_BUDGET.items() if not options.quick else ():
         jobs[name] = lambda name, beyond=(epochs, paths, seeds): run_pfhedge(name, env, prices, *beyond)
-    for name, agent in our_agents().items():
-        jobs[name] = lambda name, agent=agent: run_ours(name, agent, noise, steps, seeds)
+    num_envs = 4 if options.quick else SIZES["large"]["num_envs"]
+    for name, agent in our_agents(options.quick).items():
+        jobs[name] = lambda name, agent=agent: run_ours(name, agent, noise, steps, seeds, num_envs)
     rows = stored_rows(out, given)
     for name, job in jobs.items():
         if options.only not in name or any(row["policy"] == name for row in rows):

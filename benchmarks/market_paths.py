@@ -111,6 +111,13 @@ def fit_to_budget(agent: Any, steps: int, length: int, num_envs: int) -> tuple[A
     return dataclasses.replace(agent, training=dataclasses.replace(agent.training, **schedule)), left
 
 
+def sized_like(agent: Any, size: dict[str, Any]) -> Any:
+    """Return an agent with the network and the training of a size of the benchmark."""
+    names = ("train_freq", "learning_starts", "buffer_size", "batch_size")
+    training = dataclasses.replace(agent.training, **{name: size[name] for name in names}, learning_rate_decay=0.01)
+    return dataclasses.replace(agent, network=rp.Network(hidden=size["hidden"]), training=training)
+
+
 def train_ours(agent: Any, env: MarketProblem, steps: int, seeds: int, num_envs: int) -> tuple[rp.Run, dict[str, Any]]:
     """Train seeds side by side; return the run and what it took."""
     agent, left = fit_to_budget(agent, steps, env.length, num_envs)

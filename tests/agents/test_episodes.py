@@ -1,4 +1,4 @@
-"""Statistics of episodes against NumPy, for every course that training can take."""
+"""RunningStatistics of episodes against NumPy, for every course that training can take."""
 
 from typing import Any
 
