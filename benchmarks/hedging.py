@@ -211,7 +211,7 @@ def main() -> None:
     env = rp.OptionHedging()
     noise = draw_noise(episodes, env.length, EVALUATION_SEED)
     prices, budget = price_paths(env, noise), steps // env.length
-    given = {"steps": steps, "paths": budget, "seeds": seeds, "evaluation_paths": episodes}
+    given = {"steps": steps, "paths": budget, "evaluation_paths": episodes}
     jobs: dict[str, Any] = {
         "delta hedge": lambda name: (
             {"policy": name} | summarise([profits(env, prices, delta_hedges(env, prices))], LEVEL)
@@ -240,7 +240,7 @@ def main() -> None:
         }
         write_json(out, report)
     rows.sort(key=lambda row: list(jobs).index(row["policy"]))
-    print(f"\nprofit on the same {episodes:,} paths, CVaR {LEVEL:g}; means over {seeds} seeds\n")
+    print(f"\nprofit on the same {episodes:,} paths, CVaR {LEVEL:g}; means over seeds\n")
     print(table(rows, lambda row: row["policy"], 5))
     print(f"\n{out}, {draw(rows, out.with_suffix('.png'))}")
 

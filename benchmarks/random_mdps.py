@@ -66,8 +66,8 @@ def train_part(agent: str, risks: list[str], depth: int, seeds: int, steps: int)
         {"problem": number, "risk": risk, "values": one.tolist(), **reference(number, risk)}
         for (number, risk), one in zip(pairs, values, strict=True)
     ]
-    device = jax.devices()[0].device_kind
-    return {"agent": agent, "steps": run.steps, "seconds": round(seconds, 1), "device": device, "rows": rows}
+    made = {"steps": run.steps, "batch_size": settings["batch_size"], "seconds": round(seconds, 1)}
+    return {"agent": agent, **made, "device": jax.devices()[0].device_kind, "rows": rows}
 
 
 def reference(number: int, risk: str) -> dict[str, float | None]:

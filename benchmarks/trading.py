@@ -95,7 +95,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def draw(rows: list[dict[str, Any]], path: Path) -> Path:
     """Draw the distribution functions of the returns; a point marks each one's CVaR."""
-    figure, axes = plot.panels(1, 1, 6.4, 3.8)
+    figure, axes = plot.panels(1, 1, 6.4, 4.2)
     axis, probability = axes[0, 0], (np.arange(200) + 0.5) / 200
     shown = [row for row in rows if row["agent"] != "AdaptiveContinuous"]
     for row, colour in zip(shown, plot.PALETTE, strict=False):
@@ -106,13 +106,21 @@ def draw(rows: list[dict[str, Any]], path: Path) -> Path:
         axis.plot(one["quantiles"], probability, color=colour, linewidth=1.8, label=label)
         axis.plot([cvar], [LEVEL_SHOWN / 2], "o", color=colour, markersize=6)
     axis.axhspan(0.0, LEVEL_SHOWN, color="0.5", alpha=0.12, linewidth=0)
-    axis.text(0.995, LEVEL_SHOWN - 0.015, "worst quarter", transform=axis.get_yaxis_transform(), ha="right", va="top")
+    axis.text(
+        0.995,
+        LEVEL_SHOWN - 0.015,
+        "worst quarter",
+        transform=axis.get_yaxis_transform(),
+        ha="right",
+        va="top",
+        fontsize=8,
+    )
     axis.axvline(0.0, color="0.6", linewidth=0.8)
     axis.set_xlim(-4.0, 5.0)
     axis.set_ylim(0.0, 1.0)
     axis.set_xlabel("earned in an episode", fontsize=9)
     axis.set_ylabel("share of episodes that earn less", fontsize=9)
-    axis.legend(fontsize=7.5, frameon=False, loc="upper left")
+    axis.legend(fontsize=8, frameon=False, loc="lower left", bbox_to_anchor=(-0.02, 1.0))
     return plot.save(figure, path)
 
 
@@ -123,7 +131,7 @@ def main() -> None:
     options = parser.parse_args()
     steps, seeds, episodes, out = budget_of(options, STEPS, "trading.json")
     settings = {**(SIZES["quick"] if options.quick else FULL), "steps": steps}
-    budget = {"steps": steps, "seeds": seeds, "evaluation_episodes": episodes}
+    budget = {"steps": steps, "evaluation_episodes": episodes}
     order = list(agents(settings))
     rows = stored_rows(out, budget)
     for name in order:
