@@ -9,6 +9,7 @@ from riskpath.errors import RiskpathError
 
 EXTRAS = {
     "cli": ("tyro", "rich"),
+    "export": ("flatbuffers",),
     "gymnasium": ("gymnasium",),
     "plot": ("matplotlib",),
     "tensorboard": ("tensorboardX",),

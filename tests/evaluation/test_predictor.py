@@ -40,7 +40,7 @@ def walk(policy: LearnedPolicy, count: int, steps: int) -> dict[str, Any]:
     state, starts, memories, rewards = None, np.ones(count, bool), [None] * count, np.zeros(count)
     seen: dict[str, Any] = {"actions": [], "without memory": [], "starts": []}
     for _ in range(steps):
-        given = {"rewards": rewards} if predictor._needs_rewards else {}
+        given = {"rewards": rewards} if predictor.policy.batch.needs_rewards else {}
         actions, state = predictor.predict(obs, state=state, episode_start=starts, deterministic=True, **given)
         assert actions.shape == (count, policy.environment.spec.action_size)[: 1 + continuous]
         seen["actions"].append(actions.copy())
@@ -163,7 +163,7 @@ def test_features_are_observations_and_lead_to_the_actions_of_their_state(unchec
         estimates = policy.estimate(state)
         assert list(estimates) == list(MAZE.actions(state))
         assert ACTIONS[predictor.predict(np.array(FEATURES[state]))[0]] == max(estimates, key=estimates.__getitem__)
-    with pytest.raises(rp.RiskpathError, match=r"no state has the features \[1.0, 3.0\]: give action_masks"):
+    with pytest.raises(rp.RiskpathError, match=r"no state has the features \[1.0, 3.0\]: give action masks"):
         predictor.predict(np.array([1.0, 3.0]))
     assert predictor.predict(np.array([1.0, 3.0]), action_masks=[0, 1, 0])[0] == 1
     alike = finite(dataclasses.replace(MAZE, features=dict.fromkeys(NAMES, (1.0,))))
@@ -244,19 +244,19 @@ PAIR: Any = (1, 2)
         ),
         (
             lambda: iqn().predict(np.array([0, 1]), episode_start=np.ones(3, bool)),
-            r"episode_start is of 3 environments, the observation of 2$",
+            r"episode starts are of 3 environments, the observation of 2$",
         ),
         (
             lambda: tql().predict(np.array([0, 1]), tql().predict(0)[1]),
-            r"state is of 1 environments, the observation of 2$",
+            r"memories are of 1 environments, the observation of 2$",
         ),
         (
             lambda: tql().predict(0, tql().predict(np.array([0, 1]))[1]),
-            r"state is of 2 environments, the",
+            r"memories are of 2 environments, the",
         ),
-        (lambda: tql().predict(0, iqn().predict(0)[1]), r"state was returned by the predictor of another policy"),
-        (lambda: tql().predict(0, TEXT), r"state must be None or the state that predict returned, got a str$"),
-        (lambda: tql().predict(0, PAIR), r"state must be None or the state that predict returned, got a tuple$"),
+        (lambda: tql().predict(0, iqn().predict(0)[1]), r"memories were returned by another policy"),
+        (lambda: tql().predict(0, TEXT), r"memories must be None or those that were returned, got a str$"),
+        (lambda: tql().predict(0, PAIR), r"memories must be None or those that were returned, got a tuple$"),
         (lambda: iqn().predict(0, action_masks=[True, True]), r"an action mask must have shape \(1, 3\), got \(2,\)$"),
         (
             lambda: iqn().predict(np.array([0, 1]), action_masks=[[1, 0, 0], [0, 0, 0]]),

@@ -3,7 +3,8 @@
 from riskpath.evaluation.bootstrap import Interval
 from riskpath.evaluation.comparison import compare
 from riskpath.evaluation.evaluation import Evaluation
+from riskpath.evaluation.exported_policy import ExportedPolicy, load_policy
 from riskpath.evaluation.learned_policy import LearnedPolicy
 from riskpath.evaluation.predictor import Predictor
 
-__all__ = ["Evaluation", "Interval", "LearnedPolicy", "Predictor", "compare"]
+__all__ = ["Evaluation", "ExportedPolicy", "Interval", "LearnedPolicy", "Predictor", "compare", "load_policy"]

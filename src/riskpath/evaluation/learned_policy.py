@@ -4,18 +4,20 @@ import functools
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Shaped
 
-from riskpath.agents.agent import Agent, AgentState, act_greedily
+from riskpath.agents.agent import Agent, AgentState
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import FiniteEnvironment, action_numbers, state_numbers
 from riskpath.errors import RiskpathError, in_one_line
+from riskpath.evaluation.exported_policy import PLATFORMS, ExportedPolicy, compile_policy, export_policy
+from riskpath.evaluation.policy_batch import PolicyBatch
 from riskpath.evaluation.policy_inputs import (
     as_action,
     as_mask,
@@ -25,41 +27,15 @@ from riskpath.evaluation.policy_inputs import (
     same_shapes,
     short,
 )
+from riskpath.evaluation.policy_program import PolicyMemory, act_with_memory, first_memory
 from riskpath.mdp.model import FiniteMDP
 from riskpath.nn.losses import midpoints
-from riskpath.types import EnvSpec, TimeStep
 from riskpath.validation import require_counts
 
 Arrays = tuple[Any, Any, Any]
 """Observation, reward and mask."""
 TOGETHER = 32
 """Situations of an exact evaluation that are answered in one call."""
-
-
-class PolicyMemory(eqx.Module):
-    """The memory of a policy during an episode."""
-
-    agent: Any
-    """The agent's own memory."""
-    prev_action: Shaped[Array, "*act"]
-    """The action taken in the step before."""
-    time: Int[Array, ""]
-    """The number of steps taken."""
-
-
-def first_memory(state: AgentState, spec: EnvSpec) -> PolicyMemory:
-    """Return the memory at the start of an episode."""
-    return PolicyMemory(state.initial_memory, spec.no_action(), jnp.zeros((), jnp.int32))
-
-
-def act_with_memory(
-    agent: Agent, state: AgentState, memory: PolicyMemory, observation: Any, reward: Any, mask: Any, seed: Any = 0
-) -> tuple[Any, PolicyMemory]:
-    """Return the greedy action and the memory after it; a mixture of policies draws one of them by the seed."""
-    output = act_greedily(
-        agent, state, memory.agent, _time_step(memory, observation, reward, mask), key=jax.random.key(seed)
-    )
-    return output.action, PolicyMemory(output.memory, output.action, memory.time + 1)
 
 
 @dataclass(frozen=True)
@@ -102,6 +78,53 @@ class LearnedPolicy:
             own = (jax.tree.map(lambda leaf, i=i: leaf[i], after) for i in range(len(some)))
             found += [(names[0][action], memory) for action, memory in zip(actions, own, strict=False)]
         return found
+
+    def act_batch(
+        self, observations: Any, memories: Any = None, rewards: Any = None, masks: Any = None, starts: Any = None
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Return greedy actions for many environments, and their memories for the next call.
+
+        Observations and actions are numbers or arrays as in Gymnasium, not the names of a finite problem.
+
+        Args:
+            observations: One for each environment.
+            memories: The memories that the previous call returned; None at first.
+            rewards: The reward of the previous step of each environment; not needed where an episode begins, nor by
+                agents that do not act on rewards.
+            masks: Which actions are available, [environments, actions]; not needed for a finite problem.
+            starts: In which environments an episode begins; by default in all if there are no memories, else in none.
+        """
+        read, single = self.batch.read(observations)
+        if single:
+            raise RiskpathError("act_batch takes observations of several environments: add an axis, or call the policy")
+        return self.batch.act(read, memories, rewards, masks, starts)
+
+    def export(self, path: str | Path, platforms: Sequence[str] = PLATFORMS) -> Path:
+        """Write this policy to one file for production, which `load_policy` reads; return its path.
+
+        Args:
+            path: The file, for example "policy.zip"; only an older export is replaced.
+            platforms: Where it is to run: "cpu", "cuda", "tpu" or "rocm".
+        """
+        return export_policy(self, path, tuple(platforms))
+
+    def compiled(self) -> ExportedPolicy:
+        """Return this policy with its parameters compiled in: a call takes a fraction of the time."""
+        return compile_policy(self)
+
+    def names(self) -> tuple[list[Any], list[Any]]:
+        """Return the names of the states and actions of a finite problem, in the order of their numbers."""
+        assert isinstance(self.environment, FiniteEnvironment)
+        assert self.environment.problem is not None
+        states, actions = _names(self.environment.problem)
+        return list(states), actions
+
+    @functools.cached_property
+    def batch(self) -> PolicyBatch:
+        """This policy in many environments at once."""
+        finite = isinstance(self.environment, FiniteEnvironment)
+        available = self.tables[1] if finite else None
+        return PolicyBatch(self.agent, self.state, self.environment, available, len(self._weights) > 1)
 
     def members(self) -> list[tuple[float, "LearnedPolicy"]]:
         """Return the policies that this one draws from at the start of an episode, with their probabilities."""
@@ -245,16 +268,12 @@ def _act_all(agent: Agent, state: AgentState, memories: Any, *arrays: Any) -> An
 
 @eqx.filter_jit
 def _estimate(agent: Agent, state: AgentState, memory: PolicyMemory, arrays: Arrays) -> Any:
-    return agent.estimate(state, memory.agent, _time_step(memory, *arrays))
+    return agent.estimate(state, memory.agent, memory.time_step(*arrays))
 
 
 @eqx.filter_jit
 def _quantiles(agent: Agent, state: AgentState, memory: PolicyMemory, arrays: Arrays, count: int) -> Any:
-    return agent.quantiles(state, memory.agent, _time_step(memory, *arrays), midpoints(count))
-
-
-def _time_step(memory: PolicyMemory, observation: Any, reward: Any, mask: Any) -> TimeStep:
-    return TimeStep(observation, reward, mask, memory.prev_action, memory.time)
+    return agent.quantiles(state, memory.agent, memory.time_step(*arrays), midpoints(count))
 
 
 @functools.lru_cache(maxsize=64)

@@ -31,7 +31,7 @@ class MixtureSample:
         order = np.argsort(returns, axis=None)
         self.atoms, self.member = returns.ravel()[order], order // returns.shape[1]
         self.points = (1.0 - np.cos(np.linspace(0.0, np.pi, POINTS))) / 2.0
-        self.slopes = np.diff(np.asarray(risk.weight(self.points))) / np.diff(self.points)
+        self.slopes = np.diff(np.asarray(risk.weight(self.points), np.float64)) / np.diff(self.points)
 
     def value(self, weights: Float[np.ndarray, " M"]) -> float:
         """Return β of a mixture."""

@@ -1,0 +1,270 @@
+"""A greedy policy as one file for production, without training code, replay buffer or environment.
+
+    run.policy().export("policy.zip")
+    policy = rp.load_policy("policy.zip")
+    action, memory = policy(observation, memory, reward)
+
+The file is a ZIP archive with two members: `policy.stablehlo`, the program of one step for any number of environments
+with all parameters in it (`jax.export`), and `policy.json`, which describes its inputs. Any Python with JAX can call it
+without this library; `docs/guides/production.md` has the lines. The program is
+
+    actions, memories = step(memories, observations, rewards, masks, starts, seeds)
+
+and every array has an axis of environments first. `starts` resets a memory, so that first memories may be zeros;
+`seeds` matter only to mixtures of policies.
+"""
+
+import io
+import json
+import os
+import platform
+import random
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export
+
+from riskpath.envs.finite import FiniteEnvironment
+from riskpath.errors import RiskpathError
+from riskpath.evaluation.policy_inputs import as_mask, as_numbers, as_reward, require_states, short
+from riskpath.evaluation.policy_program import first_memory, needs_rewards, step_of
+from riskpath.extras import require_extra
+from riskpath.version import __version__
+
+FORMAT, VERSION = "riskpath policy", 1
+PROGRAM, DESCRIPTION = "policy.stablehlo", "policy.json"
+PLATFORMS = ("cpu", "cuda")
+"""Where an exported program runs by default."""
+
+Memories = tuple[Any, ...]
+
+
+class ExportedPolicy:
+    """A policy that was exported: a function of arrays, which any number of threads may call."""
+
+    def __init__(self, program: export.Exported, description: dict[str, Any]):
+        self.description = description
+        """What `policy.json` holds: agent, measure, environment, inputs, names and versions."""
+        self._step = jax.jit(program.call)
+        self._shape = tuple(description["observation"]["shape"])
+        self._dtype = np.dtype(description["observation"]["dtype"])
+        self._count = int(description["num_actions"])
+        self._states = description["states"] and {_key(name): i for i, name in enumerate(description["states"])}
+        self._fresh = tuple(np.zeros((1, *leaf["shape"]), leaf["dtype"]) for leaf in description["memory"])
+        self._all, self._yes = np.ones((1, self._count), bool), np.ones(1, bool)
+        self._no, self._seed = np.zeros(1, bool), np.zeros(1, np.uint32)
+
+    def __repr__(self) -> str:
+        about = self.description
+        return f"<policy of {about['agent']} for {about['risk']} on {about['environment']}>"
+
+    def __call__(self, observation: Any, memory: Memories | None = None, reward: float = 0.0, mask: Any = None) -> Any:
+        """Return the greedy action and the memory for the next call.
+
+        Args:
+            observation: The observation; a state of a finite problem by its name.
+            memory: The memory that the previous call returned; None at the start of an episode.
+            reward: The reward of the previous step.
+            mask: Which discrete actions are available; by default all, of a finite problem those that the state has.
+        """
+        obs = self._read(observation)[None] if self._states is None else self._state(observation)
+        masks = self._all if mask is None else as_mask(mask, (1, self._count))
+        rewards = np.array([as_reward(reward)], np.float32)
+        if memory is None:
+            memory, starts = self._fresh, self._yes
+        else:
+            self._require(memory, 1)
+            starts = self._no
+        actions, memory = self._step(memory, obs, rewards, masks, starts, self._seeds(1))
+        action = np.asarray(actions)[0]
+        if names := self.description["actions"]:
+            return names[int(action)], memory
+        return (int(action) if self._count else action), memory
+
+    def act_batch(
+        self,
+        observations: Any,
+        memories: Memories | None = None,
+        rewards: Any = None,
+        masks: Any = None,
+        starts: Any = None,
+    ) -> tuple[np.ndarray, Memories]:
+        """Return greedy actions for many environments, and their memories for the next call.
+
+        Args:
+            observations: One for each environment; states of a finite problem by their numbers.
+            memories: The memories that the previous call returned; None at first.
+            rewards: The reward of the previous step of each environment.
+            masks: Which actions are available, [environments, actions].
+            starts: In which environments an episode begins; by default in all if there are no memories, else in none.
+        """
+        obs = as_numbers(observations, "an observation").astype(self._dtype)
+        if obs.shape[1:] != self._shape or obs.ndim != len(self._shape) + 1 or not len(obs):
+            raise RiskpathError(f"observations must have shape (environments, *{self._shape}), got {obs.shape}")
+        self._require_states(obs)
+        count = len(obs)
+        starts = np.full(count, memories is None) if starts is None else np.asarray(starts, bool)
+        if rewards is None:
+            if self.description["needs_rewards"] and not starts.all():
+                name = self.description["agent"]
+                raise RiskpathError(f"{name} acts on the rewards it received: give rewards, one for each environment")
+            rewards = np.zeros(count)
+        rewards = as_numbers(rewards, "a reward").astype(np.float32)
+        for name, array in (("rewards", rewards), ("starts", starts)):
+            if array.shape != (count,):
+                raise RiskpathError(f"{name} have shape {array.shape}, but there are {count} environments")
+        masks = np.ones((count, self._count), bool) if masks is None else as_mask(masks, (count, self._count))
+        if memories is None:
+            memories = tuple(np.zeros((count, *leaf.shape[1:]), leaf.dtype) for leaf in self._fresh)
+        self._require(memories, count)
+        actions, after = self._step(memories, obs, rewards, masks, starts, self._seeds(count))
+        return np.array(actions), after
+
+    def _seeds(self, count: int) -> np.ndarray:
+        if not self.description["mixed"]:
+            return self._seed if count == 1 else np.zeros(count, np.uint32)
+        return np.array([random.getrandbits(31) for _ in range(count)], np.uint32)
+
+    def _read(self, observation: Any) -> np.ndarray:
+        obs = as_numbers(observation, "an observation").astype(self._dtype)
+        if obs.shape != self._shape:
+            raise RiskpathError(f"an observation must have shape {self._shape}, got {obs.shape}")
+        self._require_states(obs)
+        return obs
+
+    def _require_states(self, obs: np.ndarray) -> None:
+        if (count := self.description["num_states"]) is not None:
+            require_states(obs, count, self.description["first_state"])
+
+    def _state(self, name: Any) -> np.ndarray:
+        try:
+            return np.array([self._states[_key(name)]], np.int32)
+        except KeyError:
+            raise RiskpathError(f"the problem has no state {short(name)}") from None
+
+    def _require(self, memories: Any, count: int) -> None:
+        expected = [(count, *leaf.shape[1:]) for leaf in self._fresh]
+        if not isinstance(memories, tuple | list) or [np.shape(part) for part in memories] != expected:
+            raise RiskpathError(f"memory must be None or what this policy returned for {count} environments")
+
+
+def export_policy(policy: Any, path: str | Path, platforms: tuple[str, ...] = PLATFORMS) -> Path:
+    """Write a `LearnedPolicy` to a file; only an older export is replaced."""
+    path = Path(path)
+    if path.exists() and not _is_export(path):
+        raise RiskpathError(f"{path} exists and is not an exported policy: give another path")
+    require_extra("flatbuffers", "export", "an exported policy")
+    program, description = _trace(policy, platforms)
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(DESCRIPTION, json.dumps(description, indent=1, allow_nan=False))
+        archive.writestr(PROGRAM, program.serialize())
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(content.getvalue())
+        os.replace(part, path)
+    except OSError as error:
+        raise RiskpathError(f"cannot write {path}: {error.strerror or error}") from None
+    return path
+
+
+def load_policy(path: str | Path) -> ExportedPolicy:
+    """Load an exported policy; nothing else of the training is needed."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            description, program = json.loads(archive.read(DESCRIPTION)), archive.read(PROGRAM)
+    except (OSError, ValueError, LookupError, zipfile.BadZipFile) as error:
+        why = "does not exist" if isinstance(error, FileNotFoundError) else "is not an exported policy"
+        raise RiskpathError(f"{path} {why}") from None
+    if description.get("format") != FORMAT or description.get("version") != VERSION:
+        raise RiskpathError(f"{path} has another format than {FORMAT} {VERSION}")
+    require_extra("flatbuffers", "export", "an exported policy")
+    try:
+        return ExportedPolicy(export.deserialize(bytearray(program)), description)
+    except Exception as error:  # whatever a damaged program leads to
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise RiskpathError(f"{path} is damaged, or of a version of JAX that is too different: {reason}") from None
+
+
+def compile_policy(policy: Any) -> ExportedPolicy:
+    """Return the policy that an export would hold, without a file."""
+    return ExportedPolicy(*_trace(policy, (jax.default_backend(),)))
+
+
+def _trace(policy: Any, platforms: tuple[str, ...]) -> tuple[export.Exported, dict[str, Any]]:
+    """Return the program of a policy for any number of environments, and its description."""
+    agent, state, env = policy.agent, policy.state, policy.environment
+    spec, step = env.spec, step_of(agent, state, env.spec)
+    finite, translation = isinstance(env, FiniteEnvironment), getattr(env, "translation", None)
+    seen, available = policy.tables if finite else (None, None)
+    offset = int(getattr(getattr(translation, "observation_space", None), "start", 0))
+
+    def one(memory: Any, obs: Any, reward: Any, mask: Any, start: Any, seed: Any) -> Any:
+        if finite:  # by the number of the state
+            obs, mask = jnp.asarray(seen)[obs], mask & jnp.asarray(available)[obs]
+        elif offset:
+            obs = obs - offset
+        action, memory = step(memory, obs, reward, mask, start, seed)
+        return (_write(translation.action_space, action) if translation else action), memory
+
+    (count,) = export.symbolic_shape("environments")
+    array = lambda shape, dtype: jax.ShapeDtypeStruct((count, *shape), dtype)  # noqa: E731
+    shape, dtype = ((), jnp.int32) if finite else (spec.observation_shape, spec.observation_dtype)
+    leaves = jax.tree.leaves(first_memory(state, spec))
+    memory = tuple(array(leaf.shape, leaf.dtype) for leaf in leaves)
+    flags, rewards, seeds = array((), bool), array((), jnp.float32), array((), jnp.uint32)
+    inputs = memory, array(shape, dtype), rewards, array((spec.num_actions,), bool), flags, seeds
+    program = export.export(jax.jit(jax.vmap(one)), platforms=platforms)(*inputs)
+    states, actions = ([_plain(name) for name in names] for names in policy.names()) if finite else (None, None)
+    description = {
+        "format": FORMAT,
+        "version": VERSION,
+        "versions": {"riskpath": __version__, "jax": jax.__version__, "python": platform.python_version()},
+        "platforms": list(platforms),
+        "agent": type(agent).__name__,
+        "risk": str(jax.tree.map(lambda level: float(f"{level:.6g}"), agent.risk)),
+        "environment": env.problem.name if finite and env.problem else type(env).__name__,
+        "observation": {"shape": list(shape), "dtype": np.dtype(dtype).name},
+        "num_states": len(available) if available is not None else spec.num_states,
+        "first_state": offset,
+        "num_actions": spec.num_actions,
+        "needs_rewards": needs_rewards(agent, state, spec),
+        "mixed": len(policy.members()) > 1,
+        "memory": [{"shape": list(leaf.shape), "dtype": np.dtype(leaf.dtype).name} for leaf in leaves],
+        "states": states,
+        "actions": actions,
+    }
+    return program, description
+
+
+def _write(space: Any, action: Any) -> Any:
+    """Return an action of the agent as one of a Gymnasium space: `Translation.write` as a part of the program."""
+    if not hasattr(space, "low"):
+        return action + int(space.start)
+    share = (jnp.clip(action, -1.0, 1.0).reshape(space.shape) + 1.0) / 2.0
+    return (space.low + share * (space.high - space.low)).astype(jnp.float32)
+
+
+def _plain(name: Any) -> Any:
+    """Return a name as JSON; lists stand for tuples, and a text for anything else."""
+    if isinstance(name, tuple | list):
+        return [_plain(part) for part in name]
+    return name.item() if isinstance(name, np.generic) else name if isinstance(name, str | int | float) else repr(name)
+
+
+def _key(name: Any) -> str:
+    """Return the same text for a name and for what became of it in a file."""
+    return json.dumps(_plain(name))
+
+
+def _is_export(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return json.loads(archive.read(DESCRIPTION)).get("format") == FORMAT
+    except (OSError, ValueError, LookupError, zipfile.BadZipFile):
+        return False

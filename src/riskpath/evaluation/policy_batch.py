@@ -1,0 +1,154 @@
+"""Many environments at once: what `LearnedPolicy.act_batch` and `Predictor` share.
+
+Observations and actions are those of the Gymnasium environment that was trained on. For an environment of this library
+they are those of `riskpath.envs.gymnasium_env`: numbers or arrays, not the names of a finite problem.
+"""
+
+import functools
+import random
+from typing import Any
+
+import jax
+import numpy as np
+
+from riskpath.agents.agent import Agent, AgentState
+from riskpath.envs.environment import Environment
+from riskpath.envs.finite import FiniteEnvironment
+from riskpath.errors import RiskpathError, in_one_line
+from riskpath.evaluation.policy_inputs import as_mask, as_numbers, require_states, short
+from riskpath.evaluation.policy_program import first_memory, needs_rewards, step_many
+
+Memories = tuple[np.ndarray, ...]
+"""The arrays of all memories; their first axis is that of the environments."""
+
+
+class PolicyBatch:
+    """The greedy policy of an agent in many environments at once."""
+
+    def __init__(
+        self, agent: Agent, state: AgentState, environment: Environment, available: np.ndarray | None, mixed: bool
+    ):
+        """Prepare a policy.
+
+        Args:
+            agent: The agent.
+            state: Its trained state.
+            environment: Where it was trained.
+            available: The actions that every state of a finite problem has.
+            mixed: Whether one of several policies is drawn at the start of an episode.
+        """
+        self.agent, self.state, self.environment = agent, state, environment
+        self.available, self.mixed = available, mixed
+        self.spec, self.translation = environment.spec, getattr(environment, "translation", None)
+        self.fresh = jax.device_get(jax.tree.leaves(first_memory(state, self.spec)))
+
+    def read(self, observation: Any) -> tuple[np.ndarray, bool]:
+        """Return observations with an axis of environments, and whether this axis was added."""
+        spec, space = self.spec, getattr(self.translation, "observation_space", None)
+        if self.translation and space is not None and space.shape is None:  # a dictionary or a tuple
+            with in_one_line(f"an observation must be one of {space}".replace("\n", " ")):
+                single = observation in space
+                obs = self.translation.read(observation)[None] if single else self.translation.read_all(observation)
+            return as_numbers(obs, "an observation").astype(spec.observation_dtype), single
+        shape = spec.observation_shape if space is None else space.shape
+        obs = as_numbers(observation, "an observation")
+        single = obs.shape == shape
+        obs = obs[None] if single else obs
+        if obs.shape[1:] != shape or not len(obs):
+            raise RiskpathError(
+                f"an observation must have shape {shape}, or one axis more for several environments; "
+                f"got a {type(observation).__name__} of shape {np.shape(observation)}"
+            )
+        if spec.num_states is not None:
+            require_states(obs, spec.num_states, int(getattr(space, "start", 0)))
+        obs = self.translation.read_all(obs) if self.translation else obs
+        return obs.astype(spec.observation_dtype), single
+
+    def act(
+        self, observations: np.ndarray, memories: Any, rewards: Any, masks: Any, starts: Any
+    ) -> tuple[np.ndarray, Memories]:
+        """Return greedy actions and the memories after them, for observations that were read.
+
+        Without `starts` all episodes begin if there are no memories yet, else none does.
+        """
+        count = len(observations)
+        starts = np.full(count, memories is None) if starts is None else np.asarray(starts, bool).ravel()
+        if len(starts) != count:
+            raise RiskpathError(f"episode starts are of {len(starts)} environments, the observation of {count}")
+        memories, rewards = self._memories(memories, count), self._rewards(rewards, starts)
+        masks = self._masks(observations, masks)
+        seeds = np.zeros(count, np.uint32)
+        if self.mixed:  # each episode draws one of the policies
+            seeds = np.array([random.getrandbits(31) for _ in range(count)], np.uint32)
+        arrays = memories, observations, rewards, masks, starts, seeds
+        actions, memories = jax.device_get(step_many(self.agent, self.state, self.spec, *arrays))
+        actions = np.array(actions, np.float32 if self.spec.action_size else np.int64)  # a copy, so that it is writable
+        return self.translation.write(actions) if self.translation else actions, memories
+
+    def _memories(self, given: Any, count: int) -> Memories:
+        """Return the memories of all environments: the given ones, or those at the start of an episode."""
+        if given is None:
+            return tuple(np.broadcast_to(leaf, (count, *leaf.shape)) for leaf in self.fresh)
+        if not isinstance(given, tuple) or not all(isinstance(part, np.ndarray) for part in given):
+            raise RiskpathError(f"memories must be None or those that were returned, got a {type(given).__name__}")
+        if [part.shape[1:] for part in given] != [leaf.shape for leaf in self.fresh]:
+            raise RiskpathError("memories were returned by another policy: start with None")
+        if len(given[0]) != count:
+            raise RiskpathError(f"memories are of {len(given[0])} environments, the observation of {count}")
+        return given
+
+    @functools.cached_property
+    def needs_rewards(self) -> bool:
+        """Whether the policy acts on the rewards it received."""
+        return needs_rewards(self.agent, self.state, self.spec)
+
+    def _rewards(self, given: Any, starts: np.ndarray) -> np.ndarray:
+        """Return the last reward of every environment; 0 where an episode begins."""
+        if given is None:
+            if self.needs_rewards and not starts.all():
+                name = type(self.agent).__name__
+                raise RiskpathError(f"{name} acts on the rewards it received: give rewards=…, one for each environment")
+            return np.zeros(len(starts), np.float32)
+        rewards = np.atleast_1d(as_numbers(given, "a reward"))
+        if rewards.shape != starts.shape:
+            raise RiskpathError(f"rewards have shape {rewards.shape}, but there are {len(starts)} environments")
+        return np.where(starts, 0, rewards).astype(np.float32)
+
+    def _masks(self, obs: np.ndarray, given: Any) -> np.ndarray:
+        """Return which actions are available, [environments, actions]."""
+        shape = (len(obs), self.spec.num_actions)
+        if given is not None:
+            return as_mask(given, shape)
+        if self.available is None:
+            return np.ones(shape, bool)
+        rows = obs if self._rows is None else [self._row(one) for one in obs]
+        return self.available[rows]
+
+    @functools.cached_property
+    def _rows(self) -> dict[bytes, list[int]] | None:
+        """Return the states that have the same features, by these features; None if observations are state numbers."""
+        assert isinstance(self.environment, FiniteEnvironment)
+        if (features := self.environment.tables.features) is None:
+            return None
+        rows: dict[bytes, list[int]] = {}
+        for row, vector in enumerate(np.asarray(features)):
+            rows.setdefault(_bytes(vector), []).append(row)
+        return rows
+
+    def _row(self, observation: np.ndarray) -> int:
+        """Return the number of a state with these features."""
+        assert self._rows is not None
+        assert self.available is not None
+        rows, masks = self._rows.get(_bytes(observation), []), self.available
+        if not rows:
+            raise RiskpathError(f"no state has the features {short(observation.tolist())}: give action masks")
+        if (masks[rows] != masks[rows[0]]).any():
+            raise RiskpathError(
+                f"states with the features {short(observation.tolist())} have different actions: give action masks"
+            )
+        return rows[0]
+
+
+def _bytes(vector: np.ndarray) -> bytes:
+    """Return a vector of float32 as a key; −0 equals 0."""
+    return (vector + np.float32(0)).tobytes()
