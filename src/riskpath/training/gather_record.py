@@ -1,0 +1,210 @@
+"""Everything that a report shows of a run: its greedy policies are evaluated, exactly where the problem is small.
+
+Each part is bounded in time, to a few seconds for a run: what would take longer is left out, with a note that says so.
+"""
+
+import dataclasses
+import platform
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from riskpath.envs.finite import FiniteEnvironment
+from riskpath.errors import RiskpathError
+from riskpath.evaluation.bootstrap import Bootstrap
+from riskpath.evaluation.evaluation import Evaluation, setting_labels
+from riskpath.evaluation.rollout import initial_quantiles
+from riskpath.nn.losses import midpoints
+from riskpath.plot.curves import mean_interval
+from riskpath.report.run_record import (
+    CurveRecord,
+    LawRecord,
+    QuantilesRecord,
+    RunRecord,
+    SettingRecord,
+    Triple,
+)
+from riskpath.risk.law import Law
+from riskpath.risk.measures import RiskMeasure
+from riskpath.training.known_optimum import Lookup, OptimumFinder
+from riskpath.training.served_levels import frontier_of
+from riskpath.training.walks import grid_of
+from riskpath.version import __version__
+
+EPISODES, EPISODES_ON_HOST = 2_000, 100
+"""Sampled episodes of each seed where there is no exact law."""
+SITUATIONS = 1_000
+"""A law is exact if the policy distinguishes no more situations than that at any time."""
+ATOMS, LEVELS, STARTS = 200, 50, 16
+"""The most atoms of a law on a page, the number of its quantiles, and how many random starts are asked for them."""
+RESAMPLES = 400
+
+
+def gather(
+    run: Any,
+    title: str | None = None,
+    *,
+    curve: list[dict[str, Any]] | None = None,
+    about: dict[str, str] | None = None,
+    lookup: Lookup | None = None,
+) -> RunRecord:
+    """Return the record of a run.
+
+    Args:
+        run: The run.
+        title: Its name; by default its agent and its environment.
+        curve: A learning curve that is newer than the run's own, for example from the log of unfinished training.
+        about: More facts about the run, by name.
+        lookup: Returns an optimum that is known already, for an environment and a measure.
+    """
+    name, agent = run.environment_name, type(run.agents[0]).__name__
+    finder, notes = OptimumFinder(lookup), []
+    samples = _samples(run)
+    estimates, believed = run.estimates(), _believed(run)
+    labels = setting_labels([one.risk for one in run.agents])
+    settings = []
+    for number, one in enumerate(run.agents):
+        laws, discounted, exact, episodes = samples[number]
+        optimum, note = finder.find(run.environments[number], one.risk, exact)
+        notes += [note] if note and note not in notes else []
+        settings.append(
+            SettingRecord(
+                label=labels[number],
+                risk=str(one.risk),
+                discount=float(one.discount),
+                value=_interval(one.risk, laws, episodes),
+                mean=_interval(None, laws, episodes),
+                values=[law.risk(one.risk) for law in laws],
+                discounted=[law.risk(one.risk) for law in discounted],
+                estimates=estimates[number].tolist(),
+                exact=exact,
+                episodes=episodes,
+                law=law_record(Law.mix(laws, [1 / len(laws)] * len(laws))),
+                seed_laws=[law_record(law) for law in laws] if len(laws) > 1 else [],
+                curve=_curve(run.curve if curve is None else curve, number, run),
+                quantiles=_quantiles(believed[number], discounted),
+                optimum=optimum,
+                grid=grid_of(run, number) if exact else None,
+                hyperparameters=_flat(one),
+            )
+        )
+    frontier, note = frontier_of(run)
+    return RunRecord(
+        title=title or f"{agent} on {name}",
+        agent=agent,
+        environment=name,
+        seeds=run.seeds,
+        steps=run.steps,
+        planned=run.plan.goal if run.plan else None,
+        finished=run.finished,
+        settings=settings,
+        frontier=frontier,
+        about={**_facts(run), **(about or {})},
+        notes=[*notes, *([note] if note else [])],
+    )
+
+
+def law_record(law: Law) -> LawRecord:
+    """Return a law with few atoms."""
+    few, _ = law.coarsen(ATOMS)
+    return LawRecord(few.atoms.tolist(), few.probs.tolist())
+
+
+def _samples(run: Any) -> list[tuple[list[Law], list[Law], bool, int | None]]:
+    """Return for each setting the laws of all seeds, plain and discounted, whether they are exact, and the episodes."""
+    try:
+        found = [_exact(run, setting) for setting in range(len(run.agents))]
+        return [(*laws, True, None) for laws in found]
+    except RiskpathError:  # not a finite problem, or too many situations
+        pass
+    episodes = EPISODES_ON_HOST if run.sources else EPISODES
+    evaluation = run.evaluate(episodes, seed=1)
+    laws = lambda returns: [Law.of_sample(np.asarray(seed, np.float64)) for seed in returns]  # noqa: E731
+    pairs = zip(evaluation.returns, evaluation.discounted, strict=True)
+    return [(laws(plain), laws(discounted), False, episodes) for plain, discounted in pairs]
+
+
+def _exact(run: Any, setting: int) -> tuple[list[Law], list[Law]]:
+    """Return the exact laws of all seeds, plain and discounted."""
+    discount = float(run.agents[setting].discount)
+    plain = [run.law(seed, setting, max_situations=SITUATIONS) for seed in range(run.seeds)]
+    if discount == 1:
+        return plain, plain
+    return plain, [run.law(seed, setting, discount, SITUATIONS) for seed in range(run.seeds)]
+
+
+def _interval(risk: RiskMeasure | None, laws: list[Law], episodes: int | None) -> Triple:
+    """Return a figure of the return, its mean over seeds with an interval; only seeds are resampled if it is exact."""
+    if episodes is not None:
+        levels = midpoints(episodes)
+        returns = np.array([[law.quantile(np.asarray(levels)) for law in laws]])
+        sample = Evaluation(returns, returns, ["mean" if risk is None else risk], 1.0)
+        (found,) = sample.risk(resamples=RESAMPLES)
+        return found.estimate, found.low, found.high
+    values = np.array([law.mean if risk is None else law.risk(risk) for law in laws])
+    bootstrap = Bootstrap(0.95, RESAMPLES, 0)
+    (found,) = bootstrap.intervals(bootstrap(values[:, None], np.ones((1, 1))))
+    return found.estimate, found.low, found.high
+
+
+def _curve(points: list[dict[str, Any]], setting: int, run: Any) -> CurveRecord | None:
+    """Return the learning curve of one setting; points of an evaluator of the user's own may have other content."""
+    shape = (len(run.agents), run.seeds)
+    kept = [point for point in points if np.shape(point.get("values", ())) == shape]
+    if not kept:
+        return None
+    values = np.array([point["values"][setting] for point in kept], np.float64).T
+    low, high = mean_interval(values) if run.seeds > 1 and np.isfinite(values).all() else ([], [])
+    return CurveRecord([point["step"] for point in kept], values.tolist(), list(low), list(high))
+
+
+def _believed(run: Any) -> np.ndarray:
+    """Return the quantiles that every lane predicts at the start, over several starts: [settings, seeds, levels]."""
+    env = run.environments[0]
+    one = bool(run.sources) or (isinstance(env, FiniteEnvironment) and env.problem and len(env.problem.start) == 1)
+    levels, lanes = jnp.asarray(midpoints(LEVELS)), run.lanes
+    draws = [
+        initial_quantiles(lanes.agent, lanes.agent_state, run.spec, *run.first_inputs(draw), levels)
+        for draw in range(1 if one else STARTS)
+    ]
+    pooled = np.sort(np.concatenate([np.asarray(draw) for draw in draws], axis=1), axis=1)
+    kept = pooled[:, len(draws) // 2 :: len(draws)]
+    return kept.reshape(len(run.agents), run.seeds, -1)
+
+
+def _quantiles(believed: np.ndarray, realised: list[Law]) -> QuantilesRecord:
+    levels = np.asarray(midpoints(LEVELS), np.float64)
+    return QuantilesRecord(levels.tolist(), believed.tolist(), [law.quantile(levels).tolist() for law in realised])
+
+
+def _flat(value: Any, name: str = "") -> dict[str, str]:
+    """Return all hyperparameters by name, those of the network and of training with their own names."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, RiskMeasure):
+        parts: dict[str, str] = {}
+        for part in dataclasses.fields(value):
+            parts |= _flat(getattr(value, part.name), f"{name}.{part.name}" if name else part.name)
+        return parts
+    if isinstance(value, float) or (eqx.is_array(value) and value.ndim == 0):
+        return {name: f"{float(value):g}"}
+    return {name: " ".join(str(value).split())}
+
+
+def _facts(run: Any) -> dict[str, str]:
+    """Return what is known about the environment, the machine and the versions."""
+    spec, env = run.spec, run.environments[0]
+    facts = {"environment": run.environment_name}
+    if isinstance(env, FiniteEnvironment):
+        facts["states"] = f"{len(env.tables.available):,}"
+    elif not run.sources:
+        facts |= {f"environment.{key}": text for key, text in _flat(env).items() if len(text) < 200}
+    else:
+        facts["observation"] = str(spec.observation_shape)
+    facts["actions"] = f"{spec.action_size} continuous" if spec.action_size else str(spec.num_actions)
+    if spec.max_episode_steps:
+        facts["longest episode"] = f"{spec.max_episode_steps:,} steps"
+    facts |= {"seeds": str(run.seeds), "environments for each seed": str(run.lanes.num_envs)}
+    versions = {"riskpath": __version__, "jax": jax.__version__, "python": platform.python_version()}
+    return {**facts, **versions, "device of this report": jax.devices()[0].device_kind}
