@@ -38,7 +38,7 @@ function curveChart(title, named, optimum) {
 function lawChart(title, named, optimum) {
   const tints = colours(named.map(({ tint }) => tint)), alone = named.length === 1, marks = [], series = [];
   if (optimum?.law) {
-    series.push({ label: `optimum: ${named[0].setting.risk} ${number(optimum.value)}`, points: cumulative(optimum.law), from: 0, toEnd: true, kind: "step", colour: "var(--exact)", width: 2, dash: "1 3" });
+    series.push({ label: "return of the optimal policy", points: cumulative(optimum.law), from: 0, toEnd: true, kind: "step", colour: "var(--exact)", width: 2, dash: "1 3" });
   }
   named.forEach(({ label, setting }, i) => {
     if (alone) for (const law of setting.seed_laws.slice(0, FEW)) series.push({ points: cumulative(law), from: 0, toEnd: true, kind: "step", colour: tints[i], width: 0.8, opacity: 0.45, faint: true });

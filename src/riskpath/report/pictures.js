@@ -131,7 +131,7 @@ function drawPath(svg, grid, path, left, top, size, seeds) {
     const box = { x: left + column * size + 1, y: top + 22 + row * size + 1, width: size - 2, height: size - 2, rx: 3 };
     shape("rect", { ...box, fill: KINDS[kind] ?? "var(--cell)", opacity: kind in KINDS && !["start", "free"].includes(kind) ? 0.75 : 1 }, svg);
     if (kind === "start" || kind === "goal") {
-      shape("text", { x: box.x + 4, y: box.y + 13, "font-size": 11, "font-weight": 600, fill: kind === "goal" ? "#10231c" : "var(--soft)" }, svg, kind === "start" ? "S" : "G");
+      shape("text", { x: box.x + (kind === "goal" ? size - 14 : 4), y: box.y + (kind === "goal" ? size - 7 : 13), "font-size": 11, "font-weight": 600, fill: kind === "goal" ? "#10231c" : "var(--soft)" }, svg, kind === "start" ? "S" : "G");
     }
   }
   const centre = (row, column) => [left + (column + 0.5) * size, top + 22 + (row + 0.5) * size];

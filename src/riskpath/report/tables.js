@@ -27,7 +27,7 @@ function sortableTable(id, name, columns, rows, changed = () => {}) {
       if (place === state.column) heading.setAttribute("aria-sort", state.down ? "descending" : "ascending");
       else heading.removeAttribute("aria-sort");
     });
-    count.textContent = shown.length === rows.length ? `${rows.length} rows` : `${shown.length} of ${rows.length} rows`;
+    count.textContent = shown.length === rows.length ? `${rows.length} row${rows.length === 1 ? "" : "s"}` : `${shown.length} of ${rows.length} rows`;
     remember();
     changed(shown.map(({ row }) => row));
   }
@@ -54,12 +54,12 @@ function compareValues(a, b, down) {
 
 // A value with its interval in a cell.
 function intervalCell([x, low, high]) {
-  return low === high || low === null ? [number(x)] : [number(x), " ", element("span", { class: "interval" }, `[${number(low)}, ${number(high)}]`)];
+  return low === high || low === null ? [number(x)] : [number(x), element("span", { class: "interval" }, `[${number(low)}, ${number(high)}]`)];
 }
 
 function plainTable(headings, rows) {
   const cell = (name, value) => element(name, { class: typeof value === "number" || name === "th" ? "number" : null }, typeof value === "number" ? number(value) : String(value ?? "–"));
   const head = element("thead", {}, element("tr", {}, ...headings.map((heading) => cell("th", heading))));
   const body = element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((value) => cell("td", value)))));
-  return element("div", { class: "scroll", tabindex: 0 }, element("table", {}, head, body));
+  return element("div", { class: "scroll", tabindex: 0 }, element("table", { class: "plain" }, head, body));
 }

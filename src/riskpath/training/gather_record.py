@@ -47,7 +47,6 @@ def gather(
     run: Any,
     title: str | None = None,
     *,
-    curve: list[dict[str, Any]] | None = None,
     about: dict[str, str] | None = None,
     lookup: Lookup | None = None,
 ) -> RunRecord:
@@ -56,7 +55,6 @@ def gather(
     Args:
         run: The run.
         title: Its name; by default its agent and its environment.
-        curve: A learning curve that is newer than the run's own, for example from the log of unfinished training.
         about: More facts about the run, by name.
         lookup: Returns an optimum that is known already, for an environment and a measure.
     """
@@ -84,7 +82,7 @@ def gather(
                 episodes=episodes,
                 law=law_record(Law.mix(laws, [1 / len(laws)] * len(laws))),
                 seed_laws=[law_record(law) for law in laws] if len(laws) > 1 else [],
-                curve=_curve(run.curve if curve is None else curve, number, run),
+                curve=_curve(run.curve, number, (len(run.agents), run.seeds)),
                 quantiles=_quantiles(believed[number], discounted),
                 optimum=optimum,
                 grid=grid_of(run, number) if exact else None,
@@ -150,15 +148,37 @@ def _interval(risk: RiskMeasure | None, laws: list[Law], episodes: int | None) -
     return found.estimate, found.low, found.high
 
 
-def _curve(points: list[dict[str, Any]], setting: int, run: Any) -> CurveRecord | None:
+def extend_curves(record: RunRecord, points: list[dict[str, Any]], steps: int) -> RunRecord:
+    """Return a record with later points of the learning curve, from the log of training that goes on."""
+    settings = []
+    for number, setting in enumerate(record.settings):
+        old, known = setting.curve, setting.curve.steps[-1] if setting.curve else -1
+        new = _curve([p for p in points if p["step"] > known], number, (len(record.settings), record.seeds))
+        if old and new:
+            values = [one + other for one, other in zip(old.seeds, new.seeds, strict=True)]
+            new = CurveRecord(old.steps + new.steps, values, *_mean_bands(np.array(values)))
+        settings.append(dataclasses.replace(setting, curve=new or old))
+    if steps <= record.steps:
+        return dataclasses.replace(record, settings=settings)
+    note = f"Policies are those of the last checkpoint, after {record.steps:,} steps; training is at {steps:,}."
+    return dataclasses.replace(record, settings=settings, steps=steps, notes=[note, *record.notes])
+
+
+def _curve(points: list[dict[str, Any]], setting: int, shape: tuple[int, int]) -> CurveRecord | None:
     """Return the learning curve of one setting; points of an evaluator of the user's own may have other content."""
-    shape = (len(run.agents), run.seeds)
     kept = [point for point in points if np.shape(point.get("values", ())) == shape]
     if not kept:
         return None
     values = np.array([point["values"][setting] for point in kept], np.float64).T
-    low, high = mean_interval(values) if run.seeds > 1 and np.isfinite(values).all() else ([], [])
-    return CurveRecord([point["step"] for point in kept], values.tolist(), list(low), list(high))
+    return CurveRecord([point["step"] for point in kept], values.tolist(), *_mean_bands(values))
+
+
+def _mean_bands(values: np.ndarray) -> tuple[list[float], list[float]]:
+    """Return the ends of the interval of the mean over seeds; none for one seed."""
+    if len(values) < 2 or not np.isfinite(values).all():
+        return [], []
+    low, high = mean_interval(values)
+    return low.tolist(), high.tolist()
 
 
 def _believed(run: Any) -> np.ndarray:

@@ -22,8 +22,8 @@ MOST_STEPS = 20_000_000
 def frontier_of(run: Any) -> tuple[FrontierRecord | None, str]:
     """Return the frontier of a run that serves other levels of CVaR, and a note if it is left out.
 
-    The critic's own choice of a first goal is played, which takes less time than to compare several on held-out episodes
-    as `run.frontier` does.
+    The critic's own choice of a first goal is played; `run.frontier` also compares others on held-out episodes, which
+    takes longer.
     """
     agent = run.agents[0]
     if len(run.agents) > 1 or not agent.can_serve(CVaR(0.5)) or not agent.can_serve(CVaR(0.05)):
