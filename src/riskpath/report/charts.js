@@ -143,7 +143,7 @@ function axes(svg, { x, y, xs, ys, width, height, top, spec }) {
   const middle = (MARGIN.left + width - MARGIN.right) / 2, centre = (top + bottom) / 2;
   shape("text", { x: middle, y: bottom + 34, "text-anchor": "middle", "font-size": 12, fill: "var(--ink)" }, svg, fit(spec.xLabel, width));
   const turned = { x: 0, y: 0, transform: `translate(13 ${centre}) rotate(-90)`, "text-anchor": "middle", "font-size": 12, fill: "var(--ink)" };
-  shape("text", turned, svg, fit(spec.yLabel, bottom - top + 20));
+  shape("text", turned, svg, fit(spec.yLabel, bottom - top));
 }
 
 function drawMark(svg, mark, { x, y, width, height, top }) {

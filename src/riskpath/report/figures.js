@@ -65,13 +65,18 @@ function quantileChart(setting, name) {
   }, { explained: believed.length > 1 ? "Thick: mean over seeds; thin: each seed." : "" });
 }
 
+// The learned policies of all levels: their CVaR at that level, and what it costs in the mean.
 function frontierChart(run) {
-  const { levels, values, means, best_values: best, best_means: bestMeans } = run.frontier;
-  const points = levels.map((level, i) => [median(means[i]), median(values[i])]);
-  const tips = levels.map((level, i) => `level ${number(level)}: CVaR ${number(median(values[i]))} (seeds ${number(Math.min(...values[i]))} to ${number(Math.max(...values[i]))}), mean ${number(median(means[i]))}${best ? `; best CVaR ${number(best[i])}` : ""}`);
-  const series = [{ label: "learned, median over seeds", colour: colours([run.agent])[0], points, tips, kind: "points" }];
-  if (best) series.unshift({ label: "exact", colour: "var(--exact)", points: levels.map((level, i) => [bestMeans[i], best[i]]), tips: levels.map((level, i) => `level ${number(level)}: CVaR ${number(best[i])}, mean ${number(bestMeans[i])}`), kind: "points", width: 1.2 });
-  return chart("Frontier: one training for all levels", { xLabel: "mean return", yLabel: "CVaR at each level", series }, { explained: "Each point is a CVaR level; from left to right the level usually rises." });
+  const { levels, values, means, best_values: best, best_means: bestMeans } = run.frontier, colour = colours([run.agent])[0];
+  const middle = (rows) => levels.map((level, i) => [level, median(rows[i])]), at = (row) => levels.map((level, i) => [level, row[i]]);
+  const range = [{ points: levels.map((level, i) => [level, Math.min(...values[i]), Math.max(...values[i])]), opacity: 0.15 }];
+  const series = [
+    ...(best ? [{ label: "CVaR, exact", colour: "var(--exact)", points: at(best), width: 1.4 }, { label: "mean, exact", colour: "var(--exact)", points: at(bestMeans), width: 1.4, dash: "2 3" }] : []),
+    { label: "CVaR, learned", colour, points: middle(values), bands: run.seeds > 1 ? range : undefined, kind: "points" },
+    { label: "mean, learned", colour, points: middle(means), kind: "line", dash: "2 3" },
+  ];
+  return chart("Frontier: one training for all levels", { xLabel: "CVaR level", yLabel: "return", xDomain: [0, 1.02], series },
+    { explained: `For every level the CVaR and the mean of its policy; medians over seeds${run.seeds > 1 ? ", the band is their range" : ""}.` });
 }
 
 function profileChart(bench) {

@@ -31,7 +31,6 @@ const COLUMNS = [
   { label: "gap", title: "Optimum minus value", numeric: true, value: gap },
   { label: "mean", title: "Mean return", numeric: true, value: ({ setting }) => setting.mean[0], cell: ({ setting }) => intervalCell(setting.mean) },
   { label: "own estimate", title: "What the agent itself predicts for the discounted return, mean over seeds", numeric: true, value: ({ setting }) => mean(setting.estimates) },
-  { label: "discount", numeric: true, value: ({ setting }) => setting.discount },
   { label: "seeds", numeric: true, value: ({ run }) => run.seeds },
   { label: "steps", numeric: true, value: ({ run }) => run.steps, cell: ({ run }) => whole(run.steps) },
   { label: "state", value: ({ run }) => (run.finished ? "finished" : "unfinished"), cell: stateBadge },

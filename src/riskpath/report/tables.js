@@ -61,5 +61,5 @@ function plainTable(headings, rows) {
   const cell = (name, value) => element(name, { class: typeof value === "number" || name === "th" ? "number" : null }, typeof value === "number" ? number(value) : String(value ?? "–"));
   const head = element("thead", {}, element("tr", {}, ...headings.map((heading) => cell("th", heading))));
   const body = element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((value) => cell("td", value)))));
-  return element("div", { class: "scroll", tabindex: 0 }, element("table", { class: "plain" }, head, body));
+  return element("div", { class: "scroll plain", tabindex: 0 }, element("table", {}, head, body));
 }

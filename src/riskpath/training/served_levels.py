@@ -22,8 +22,8 @@ MOST_STEPS = 20_000_000
 def frontier_of(run: Any) -> tuple[FrontierRecord | None, str]:
     """Return the frontier of a run that serves other levels of CVaR, and a note if it is left out.
 
-    The critic's own choice of a first goal is played; `run.frontier` also compares others on held-out episodes, which
-    takes longer.
+    The critic's own choice of a first goal is played, unless the agent says how many held-out episodes compare it with
+    others; `run.frontier` always compares, which takes longer.
     """
     agent = run.agents[0]
     if len(run.agents) > 1 or not agent.can_serve(CVaR(0.5)) or not agent.can_serve(CVaR(0.05)):
@@ -31,8 +31,9 @@ def frontier_of(run: Any) -> tuple[FrontierRecord | None, str]:
     steps = run.spec.max_episode_steps
     if run.sources or steps is None or steps * EPISODES * len(LEVELS) * run.seeds > MOST_STEPS:
         return None, "The frontier takes long here and is left out: run.frontier() and riskpath frontier compute it."
-    trusting = dataclasses.replace(agent, selection_episodes=0)
-    again = dataclasses.replace(run, agents=[trusting])
+    if agent.selection_episodes is None:
+        agent = dataclasses.replace(agent, selection_episodes=0)
+    again = dataclasses.replace(run, agents=[agent])
     evaluation = again.serve(*map(CVaR, LEVELS)).evaluate(EPISODES, seed=1)
     means, values = evaluation.returns.mean(axis=-1), evaluation.values()
     best = _exact(run.environments[0])
