@@ -13,13 +13,14 @@ import riskpath as rp
 from riskpath.cli import report_command
 from tests.cli.conftest import NETWORK, TRAINING
 
+JUDGED = {"risk": "cvar:0.1", "values": [7.0, 8.0], "low": 7.0, "high": 8.0, "episodes": None}
+MADE = {"seeds": 2, "steps": 80, "seconds": 1.0, "device": "cpu", "versions": {"riskpath": "0.3.0"}}
 CELL = {
     "agent": "IQN",
     "problem": "probe grid",
-    "results": [{"risk": "cvar:0.1", "values": [7.0, 8.0], "low": 7.0, "high": 8.0, "episodes": None}],
-    **{"seeds": 2, "steps": 80, "seconds": 1.0, "device": "cpu", "versions": {"riskpath": "0.3.0"}},
+    "results": [{**JUDGED, "mean_optimal": 5.0, "optimum": 9.0, "spread": 10.0}],
+    **MADE,
 }
-CELL["results"][0] |= {"mean_optimal": 5.0, "optimum": 9.0, "spread": 10.0}
 BENCH = {"command": "riskpath bench suite", "missing": [], "failed": {}, "rows": [], "cells": [CELL]}
 
 

@@ -1,6 +1,7 @@
 """A headless Chromium that tests steer through pipes, with the standard library only."""
 
 import base64
+import contextlib
 import json
 import os
 import select
@@ -28,6 +29,10 @@ SECONDS = 60.0
 """How long an answer may take."""
 
 
+class Refused(Exception):
+    """Chromium cannot do what it was told."""
+
+
 class Browser:
     """One page in Chromium, with what it wrote to the console."""
 
@@ -44,10 +49,7 @@ class Browser:
         self._buffer, self._number, self._session = b"", 0, ""
         self.events: list[dict[str, Any]] = []
         """All events so far."""
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.call(f"{domain}.enable")
+        self._tab = ""
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Call a method of the DevTools protocol and return its result."""
@@ -58,18 +60,18 @@ class Browser:
         while True:
             answer = self._receive()
             if answer.get("id") == self._number:
-                assert "error" not in answer, answer
+                if "error" in answer:
+                    raise Refused(f"{method}: {answer['error']['message']}")
                 return answer["result"]
             self.events.append(answer)
 
     def open(self, page: Path, width: int = 1280, height: int = 900, *, dark: bool = False) -> float:
-        """Open a page and return the seconds until it was drawn; forget earlier events."""
+        """Open a page in a new tab, which remembers nothing, and return the seconds until it was drawn."""
+        self._new_tab()
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.call("Emulation.setDeviceMetricsOverride", **metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call("Page.navigate", url="about:blank")
-        self.events.clear()
         began = time.monotonic()
         self.call("Page.navigate", url=page.resolve().as_uri())
         self.wait("document.readyState === 'complete' && document.querySelector('footer') !== null")
@@ -85,7 +87,10 @@ class Browser:
     def wait(self, condition: str) -> None:
         """Wait until an expression is true."""
         until = time.monotonic() + SECONDS
-        while not self.run(condition):
+        while True:
+            with contextlib.suppress(Refused):  # the page is just being loaded
+                if self.run(condition):
+                    return
             assert time.monotonic() < until, f"not true: {condition}"
             time.sleep(0.02)
 
@@ -127,11 +132,21 @@ class Browser:
         self._session = ""
         try:
             self.call("Browser.close")
-        except (AssertionError, OSError):
+        except (AssertionError, Refused, OSError):
             self._process.kill()
         self._process.wait(10)
         os.close(self._out)
         os.close(self._in)
+
+    def _new_tab(self) -> None:
+        self._session, old = "", self._tab
+        self._tab = self.call("Target.createTarget", url="about:blank")["targetId"]
+        if old:
+            self.call("Target.closeTarget", targetId=old)
+        self._session = self.call("Target.attachToTarget", targetId=self._tab, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+        self.events.clear()
 
     def _receive(self) -> dict[str, Any]:
         until = time.monotonic() + SECONDS

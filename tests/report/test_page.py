@@ -8,6 +8,7 @@ import re
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import riskpath as rp
@@ -53,8 +54,8 @@ def test_every_script_is_part_of_the_page():
         (math.nan, "null"),
         (-math.inf, "null"),
         (1 / 3, "0.333333"),
-        (12345678.0, "12345700"),
-        (2.0, "2"),
+        (12345678.0, "12345700.0"),
+        (np.float32(2.5), "2.5"),
         (3, "3"),
         (True, "true"),
         ({"a": (1.5, None)}, '{"a":[1.5,null]}'),

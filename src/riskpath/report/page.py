@@ -134,14 +134,9 @@ def _plain(value: Any) -> Any:
     """Return data with few digits; numbers that are not finite become null, because JSON has none."""
     if isinstance(value, dict):
         return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
+    if isinstance(value, list | tuple):  # numbers are many, so they are shortened here
+        short = lambda x: float(f"{x:.{DIGITS}g}") if math.isfinite(x) else None  # noqa: E731
+        return [short(part) if type(part) is float else _plain(part) for part in value]
     if isinstance(value, bool | int | str) or value is None:
         return value
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    number = float(value)
-    if not math.isfinite(number):
-        return None
-    short = float(f"{number:.{DIGITS}g}")
-    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+    return _plain(value.tolist()) if hasattr(value, "tolist") else _plain([float(value)])[0]
