@@ -142,7 +142,7 @@ def test_a_damaged_record_is_one_line_and_no_page(cli, folder, tmp_path, damage,
         (("empty",), "there are no runs or benchmarks in empty"),
         (("notes.json",), "notes.json is not the result of a benchmark"),
         (("notes.txt",), "notes.txt is not the result of a benchmark"),
-        (("empty", "--every", "0"), "every must be positive, got 0"),
+        (("empty", "--every", "0"), "every must be more than 0, got 0"),
         (("empty", "--out", "notes.txt"), "notes.txt is not a report of riskpath, so it is not overwritten"),
         (("empty", "--out", "empty"), "cannot write empty: it is a folder"),
     ],
@@ -178,10 +178,11 @@ def test_watching_ends_when_training_does(cli, tmp_path, monkeypatch, evaluated,
             case 2:  # it goes on
                 lines = [{"step": 60}, {"step": 80, "evaluation": {"values": [[1.0, 2.0]]}}]
                 (place / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 9')
-            case 3:  # a checkpoint is just being replaced
-                (place / "run").rename(place / "away")
+            case 3:  # something is wrong for a moment
+                (place / "run" / "header.json").rename(place / "header.json")
+                (place / "run" / "header.json").write_text("{")
             case 4:  # it ends
-                (place / "away").rename(place / "run")
+                (place / "header.json").rename(place / "run" / "header.json")
                 run.plan = plan
                 run.save(place / "run")
             case _:
@@ -196,7 +197,7 @@ def test_watching_ends_when_training_does(cli, tmp_path, monkeypatch, evaluated,
         (one["refresh"], one["runs"][0]["steps"], one["runs"][0]["finished"]) for one in [*pages[1:], data_of(page)]
     ]
     assert shown == [(3, 40, False), (3, 80, False), (3, 80, False), (None, 40, True)]
-    assert pages[2]["runs"][0]["settings"][0]["curve"]["steps"] == [20, 40, 80]
+    assert pages[2]["runs"][0]["settings"][0]["curve"]["steps"] == [40, 80]
     assert "after 40 steps; training is at 80" in pages[2]["runs"][0]["notes"][0]
     assert evaluated == ["grid", "grid"]  # not while nothing but the log grows
 

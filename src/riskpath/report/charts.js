@@ -111,19 +111,20 @@ function drawChart(svg, width, spec) {
   const height = top + Math.max(170, Math.min(250, width * 0.52)) + MARGIN.bottom;
   const all = (at) => [
     ...spec.series.flatMap((one) => one.points.map((point) => point[at])),
-    ...marks.filter((mark) => mark.axis === "xy"[at]).flatMap((mark) => [mark.value, mark.low ?? mark.value, mark.high ?? mark.value]),
+    ...marks.filter((mark) => mark.axis === "xy"[at]).map((mark) => mark.value),
     ...(at ? spec.series.flatMap((one) => (one.bands ?? []).flatMap((band) => band.points.flatMap((p) => [p[1], p[2]]))) : []),
   ];
   const xs = spec.xDomain ?? extent(all(0), spec.xPad ?? 0.03), ys = spec.yDomain ?? extent(all(1), 0.06);
   const x = (value) => MARGIN.left + ((value - xs[0]) / (xs[1] - xs[0])) * (width - MARGIN.left - MARGIN.right);
   const y = (value) => height - MARGIN.bottom - ((value - ys[0]) / (ys[1] - ys[0])) * (height - MARGIN.bottom - top);
   axes(svg, { x, y, xs, ys, width, height, top, spec });
+  const inside = (value) => y(Math.max(ys[0], Math.min(ys[1], value))).toFixed(1);
   for (const one of spec.series) for (const band of one.bands ?? []) {
-    const there = band.points.map(([at, , high]) => `${x(at).toFixed(1)},${y(high).toFixed(1)}`);
-    const back = band.points.map(([at, low]) => `${x(at).toFixed(1)},${y(low).toFixed(1)}`).reverse();
+    const there = band.points.map(([at, , high]) => `${x(at).toFixed(1)},${inside(high)}`);
+    const back = band.points.map(([at, low]) => `${x(at).toFixed(1)},${inside(low)}`).reverse();
     shape("polygon", { points: [...there, ...back].join(" "), fill: one.colour, opacity: band.opacity }, svg);
   }
-  for (const mark of marks) drawMark(svg, mark, { x, y, width, height, top });
+  for (const mark of marks) drawMark(svg, mark, { x, y, xs, width, height, top });
   for (const one of spec.series) drawSeries(svg, one, x, y, xs[1]);
   hovering(svg, { x, y, xs, width, height, top, spec, shown });
   return height;
@@ -146,13 +147,11 @@ function axes(svg, { x, y, xs, ys, width, height, top, spec }) {
   shape("text", turned, svg, fit(spec.yLabel, bottom - top));
 }
 
-function drawMark(svg, mark, { x, y, width, height, top }) {
+function drawMark(svg, mark, { x, y, xs, width, height, top }) {
   const bottom = height - MARGIN.bottom, right = width - MARGIN.right, upright = mark.axis === "x";
-  if (Number.isFinite(mark.low) && mark.high > mark.low) {
-    const band = upright
-      ? { x: x(mark.low), width: x(mark.high) - x(mark.low), y: top, height: bottom - top }
-      : { x: MARGIN.left, width: right - MARGIN.left, y: y(mark.high), height: y(mark.low) - y(mark.high) };
-    shape("rect", { ...band, fill: mark.colour, opacity: 0.12 }, svg);
+  if (upright && Number.isFinite(mark.low) && mark.high > mark.low) {
+    const low = x(Math.max(xs[0], mark.low)), high = x(Math.min(xs[1], mark.high));
+    shape("rect", { x: low, width: high - low, y: top, height: bottom - top, fill: mark.colour, opacity: 0.12 }, svg);
   }
   const place = upright
     ? { x1: x(mark.value), x2: x(mark.value), y1: top, y2: bottom }

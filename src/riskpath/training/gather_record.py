@@ -5,7 +5,7 @@ Each part is bounded in time, to a few seconds for a run: what would take longer
 
 import dataclasses
 import platform
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -38,6 +38,8 @@ EPISODES, EPISODES_ON_HOST = 2_000, 100
 """Sampled episodes of each seed where there is no exact law."""
 SITUATIONS = 1_000
 """A law is exact if the policy distinguishes no more situations than that at any time."""
+SHORT = 12
+"""Discounted laws are exact if episodes have no more steps than that: almost every path has its own discounted return."""
 ATOMS, LEVELS, STARTS = 200, 50, 16
 """The most atoms of a law on a page, the number of its quantiles, and how many random starts are asked for them."""
 RESAMPLES = 400
@@ -65,9 +67,10 @@ def gather(
     labels = setting_labels([one.risk for one in run.agents])
     settings = []
     for number, one in enumerate(run.agents):
-        laws, discounted, exact, episodes = samples[number]
-        optimum, note = finder.find(run.environments[number], one.risk, exact)
-        notes += [note] if note and note not in notes else []
+        laws, discounted, exact, note = samples[number]
+        optimum, why = finder.find(run.environments[number], one.risk, exact)
+        notes += [line for line in (note, why) if line and line not in notes]
+        episodes = None if exact else _episodes(run)
         settings.append(
             SettingRecord(
                 label=labels[number],
@@ -111,27 +114,41 @@ def law_record(law: Law) -> LawRecord:
     return LawRecord(few.atoms.tolist(), few.probs.tolist())
 
 
-def _samples(run: Any) -> list[tuple[list[Law], list[Law], bool, int | None]]:
-    """Return for each setting the laws of all seeds, plain and discounted, whether they are exact, and the episodes."""
+class Sample(NamedTuple):
+    """The laws of the return of all seeds of a setting."""
+
+    plain: list[Law]
+    discounted: list[Law]
+    exact: bool
+    """Whether the plain laws are exact."""
+    note: str = ""
+
+
+def _samples(run: Any) -> list[Sample]:
+    """Return the laws of every setting: exact where that is quick, otherwise of sampled episodes."""
+    settings, limit = range(len(run.agents)), run.spec.max_episode_steps or np.inf
     try:
-        found = [_exact(run, setting) for setting in range(len(run.agents))]
-        return [(*laws, True, None) for laws in found]
+        plain = [[run.law(seed, one, max_situations=SITUATIONS) for seed in range(run.seeds)] for one in settings]
     except RiskpathError:  # not a finite problem, or too many situations
-        pass
-    episodes = EPISODES_ON_HOST if run.sources else EPISODES
-    evaluation = run.evaluate(episodes, seed=1)
+        plain = None
+    discounts = [float(agent.discount) for agent in run.agents]
+    if plain is not None and (limit <= SHORT or set(discounts) == {1.0}):
+        law = lambda seed, one: run.law(seed, one, discounts[one], SITUATIONS)  # noqa: E731
+        return [
+            Sample(laws, laws if discounts[one] == 1 else [law(seed, one) for seed in range(run.seeds)], True)
+            for one, laws in enumerate(plain)
+        ]
+    evaluation = run.evaluate(_episodes(run), seed=1)
     laws = lambda returns: [Law.of_sample(np.asarray(seed, np.float64)) for seed in returns]  # noqa: E731
-    pairs = zip(evaluation.returns, evaluation.discounted, strict=True)
-    return [(laws(plain), laws(discounted), False, episodes) for plain, discounted in pairs]
+    discounted = [laws(one) for one in evaluation.discounted]
+    if plain is None:
+        return [Sample(laws(evaluation.returns[one]), discounted[one], False) for one in settings]
+    note = f"Discounted returns are those of {_episodes(run):,} episodes of each seed, others are exact."
+    return [Sample(plain[one], discounted[one], True, note) for one in settings]
 
 
-def _exact(run: Any, setting: int) -> tuple[list[Law], list[Law]]:
-    """Return the exact laws of all seeds, plain and discounted."""
-    discount = float(run.agents[setting].discount)
-    plain = [run.law(seed, setting, max_situations=SITUATIONS) for seed in range(run.seeds)]
-    if discount == 1:
-        return plain, plain
-    return plain, [run.law(seed, setting, discount, SITUATIONS) for seed in range(run.seeds)]
+def _episodes(run: Any) -> int:
+    return EPISODES_ON_HOST if run.sources else EPISODES
 
 
 def _interval(risk: RiskMeasure | None, laws: list[Law], episodes: int | None) -> Triple:

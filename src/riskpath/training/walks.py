@@ -26,6 +26,9 @@ def grid_of(run: Any, setting: int) -> GridRecord | None:
     at = lambda state: (height - _place(state)[0] if turned else _place(state)[0], _place(state)[1])  # noqa: E731
     starts, ends = {at(state) for state in mdp.start}, {at(state) for state in states if state not in mdp.outcomes}
     cells = {at(state): _kind(state, at(state), starts, ends) for state in states}
+    if mdp.name == "WindyCliff":  # its states do not say where the cliff is
+        (*cliff, goal) = sorted(place for place in cells if place[0] == height and place[1] > 0)
+        cells |= dict.fromkeys(cliff, "cliff") | {goal: "goal"}
     if len(cells) > MOST_CELLS:
         return None
     paths: dict[Any, list[int]] = {}
