@@ -11,6 +11,7 @@ import pytest
 
 import riskpath as rp
 from riskpath.cli import report_command
+from riskpath.training.run import Plan
 from tests.cli.conftest import NETWORK, TRAINING
 
 JUDGED = {"risk": "cvar:0.1", "values": [7.0, 8.0], "low": 7.0, "high": 8.0, "episodes": None}
@@ -172,7 +173,7 @@ def test_watching_ends_when_training_does(cli, tmp_path, monkeypatch, evaluated,
         pages.append(data_of(page) if page.exists() else None)
         match len(pages):
             case 1:  # training begins
-                run.plan = rp.training.run.Plan(0, 120)
+                run.plan = Plan(0, 120)
                 run.save(place / "run")
                 (place / "config.json").write_text(json.dumps({"env": "RiskyGrid", "set": []}))
             case 2:  # it goes on

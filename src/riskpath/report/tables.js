@@ -33,7 +33,7 @@ function sortableTable(id, name, columns, rows, changed = () => {}) {
   }
   box.addEventListener("input", () => { state.filter = box.value; update(); });
   const table = element("table", { id }, element("thead", {}, element("tr", {}, ...headings)), body);
-  const made = element("div", {}, element("div", { class: "bar" }, box, count), element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": name }, table));
+  const made = element("div", {}, element("div", { class: "bar" }, box, count), element("div", { class: `scroll sorted${rows.length > 12 ? " tall" : ""}`, tabindex: 0, role: "region", "aria-label": name }, table));
   update();
   return made;
 }

@@ -28,7 +28,7 @@ from riskpath.report.run_record import (
     Triple,
 )
 from riskpath.risk.law import Law
-from riskpath.risk.measures import RiskMeasure
+from riskpath.risk.measures import Mean, RiskMeasure
 from riskpath.training.known_optimum import Lookup, OptimumFinder
 from riskpath.training.served_levels import frontier_of
 from riskpath.training.walks import grid_of
@@ -39,7 +39,7 @@ EPISODES, EPISODES_ON_HOST = 2_000, 100
 SITUATIONS = 1_000
 """A law is exact if the policy distinguishes no more situations than that at any time."""
 SHORT = 12
-"""Discounted laws are exact if episodes have no more steps than that: almost every path has its own discounted return."""
+"""Discounted laws are exact if episodes have no more steps than that: nearly every path has a return of its own."""
 ATOMS, LEVELS, STARTS = 200, 50, 16
 """The most atoms of a law on a page, the number of its quantiles, and how many random starts are asked for them."""
 RESAMPLES = 400
@@ -156,7 +156,7 @@ def _interval(risk: RiskMeasure | None, laws: list[Law], episodes: int | None) -
     if episodes is not None:
         levels = midpoints(episodes)
         returns = np.array([[law.quantile(np.asarray(levels)) for law in laws]])
-        sample = Evaluation(returns, returns, ["mean" if risk is None else risk], 1.0)
+        sample = Evaluation(returns, returns, [Mean() if risk is None else risk], 1.0)
         (found,) = sample.risk(resamples=RESAMPLES)
         return found.estimate, found.low, found.high
     values = np.array([law.mean if risk is None else law.risk(risk) for law in laws])
@@ -204,7 +204,7 @@ def _believed(run: Any) -> np.ndarray:
     one = bool(run.sources) or (isinstance(env, FiniteEnvironment) and env.problem and len(env.problem.start) == 1)
     levels, lanes = jnp.asarray(midpoints(LEVELS)), run.lanes
     draws = [
-        initial_quantiles(lanes.agent, lanes.agent_state, run.spec, *run.first_inputs(draw), levels)
+        initial_quantiles(lanes.agent, lanes.agent_state, run.spec, *run.first_inputs(draw), taus=levels)
         for draw in range(1 if one else STARTS)
     ]
     pooled = np.sort(np.concatenate([np.asarray(draw) for draw in draws], axis=1), axis=1)
@@ -224,8 +224,8 @@ def _flat(value: Any, name: str = "") -> dict[str, str]:
         for part in dataclasses.fields(value):
             parts |= _flat(getattr(value, part.name), f"{name}.{part.name}" if name else part.name)
         return parts
-    if isinstance(value, float) or (eqx.is_array(value) and value.ndim == 0):
-        return {name: f"{float(value):g}"}
+    if isinstance(value, float) or (np.ndim(value) == 0 and eqx.is_array(value)):
+        return {name: f"{float(np.asarray(value)):g}"}
     return {name: " ".join(str(value).split())}
 
 

@@ -40,16 +40,17 @@ class OptimumFinder:
             risk: The measure.
             small: Whether the problem is small enough to try.
         """
-        finite = isinstance(env, FiniteEnvironment) and env.problem is not None
-        if not (finite and len(env.tables.available) <= SMALL_STATES) and self.lookup is not None:
+        few = isinstance(env, FiniteEnvironment) and len(env.tables.available) <= SMALL_STATES
+        if not few and self.lookup is not None:
             known = self.lookup(env, risk)
             if known is not None:
                 return OptimumRecord(known, "of the suite"), ""
-        if not finite or not small:
+        if not isinstance(env, FiniteEnvironment) or not small:
             return None, ""
-        key = (_identity(env.problem), str(risk))
+        mdp = env.mdp()
+        key = (_identity(mdp), str(risk))
         if key not in _FOUND:
-            _FOUND[key] = _solve(env.mdp(), risk, len(env.tables.available) <= SMALL_STATES)
+            _FOUND[key] = _solve(mdp, risk, few)
         return _FOUND[key]
 
 
