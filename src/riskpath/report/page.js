@@ -130,7 +130,7 @@ function benchSection(bench, place) {
     { label: "device", value: (row) => row.device },
     { label: "versions", value: (row) => Object.entries(row.versions ?? {}).map((pair) => pair.join(" ")).join(", ") },
   ];
-  const made = element("section", { id: `bench-${place}` }, element("h2", {}, bench.title), element("p", { class: "soft" }, bench.command));
+  const made = element("section", { id: `bench-${place}` }, element("h2", {}, `Benchmark: ${bench.title}`), element("p", { class: "soft" }, bench.command));
   const troubles = [bench.missing.length ? `Not finished: ${bench.missing.join("; ")}.` : "", ...Object.entries(bench.failed).map(([name, why]) => `${name} failed: ${why}`)];
   for (const line of troubles.filter(Boolean)) made.append(element("p", { class: "note" }, line));
   if (bench.rows.length) made.append(heatMap(bench));

@@ -73,6 +73,7 @@ function heatMap(bench) {
   const find = new Map(bench.rows.map((row) => [JSON.stringify([row.agent, row.problem, row.risk]), row]));
   const label = Math.max(...ordered.map((task) => textWidth(task[1], 12))) + 14;
   const left = label + Math.max(...problems.map((problem) => textWidth(problem, 12))) + 14, size = 24;
+  const least = left + 4 + agents.length * Math.max(64, ...agents.map((agent) => textWidth(agent, 12) * 1.08 + 10));
   const draw = (svg, width) => {
     const cell = Math.min(110, (width - left - 4) / agents.length), head = 24;
     agents.forEach((agent, i) => shape("text", { x: left + (i + 0.5) * cell, y: 15, "text-anchor": "middle", "font-size": 12, "font-weight": 600, fill: "var(--ink)" }, svg, fit(agent, cell)));
@@ -88,7 +89,7 @@ function heatMap(bench) {
     return y + 4;
   };
   const explained = "1 is the exact optimum, 0 the policy with the best mean, below 0 is worse than that. Grey cells show the gap instead: there the optimum is hardly above the mean-optimal policy.";
-  return figure("Share of the optimum's advantage", draw, { wide: true, least: left + agents.length * 66, explained });
+  return figure("Share of the optimum's advantage", draw, { wide: true, least, explained });
 }
 
 function drawCell(svg, row, x, y, width, height) {
