@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 import riskpath as rp
-from riskpath.cli import report_command
+from riskpath.cli import report_command, report_sources
+from riskpath.report.run_record import CurveRecord
 from riskpath.training.run import Plan
 from tests.cli.conftest import NETWORK, TRAINING
+from tests.report.examples import run_record, setting_record
 
 JUDGED = {"risk": "cvar:0.1", "values": [7.0, 8.0], "low": 7.0, "high": 8.0, "episodes": None}
 MADE = {"seeds": 2, "steps": 80, "seconds": 1.0, "device": "cpu", "versions": {"riskpath": "0.3.0"}}
@@ -160,11 +162,10 @@ def test_mistakes_are_one_line(cli, tmp_path, monkeypatch, words, expected, unch
     assert Path("notes.txt").read_text() == "mine"
 
 
-def test_watching_ends_when_training_does(cli, tmp_path, monkeypatch, evaluated, unchecked):
+def test_watching_ends_when_training_does(cli, folder, tmp_path, monkeypatch, evaluated, unchecked):
     """A log that is newer than the checkpoint is shown; the page stops to load itself again at the end."""
     place, page = tmp_path / "runs" / "grid", tmp_path / "report.html"
-    agent = rp.IQN("cvar:0.1", network=NETWORK, training=TRAINING)
-    run = rp.train(agent, "RiskyGrid", steps=40, seeds=2, evaluate_every=20)
+    run = rp.load(folder / "grid")
     plan = run.plan
     pages: list[Any] = []
 
@@ -189,6 +190,11 @@ def test_watching_ends_when_training_does(cli, tmp_path, monkeypatch, evaluated,
             case _:
                 raise AssertionError
 
+    def light(run: rp.Run, title: str, **_: Any) -> Any:
+        setting = setting_record(seeds=2, points=1, curve=CurveRecord([40], [[0.0], [0.0]]))
+        return run_record(title, seeds=2, steps=run.steps, finished=run.finished, settings=[setting])
+
+    monkeypatch.setattr(report_sources, "gather", light)
     monkeypatch.setattr(time, "sleep", sleep)
     place.mkdir(parents=True)
     status, out, _ = cli("report", str(tmp_path / "runs"), "--out", str(page), "--watch", "--every", "3")

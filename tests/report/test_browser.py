@@ -78,8 +78,8 @@ def test_rows_are_sorted_filtered_and_remembered(browser, page):
     browser.click("#theme")
     browser.run("document.getElementById('run-2').open = true")
     browser.wait("document.querySelectorAll('#run-2 svg').length > 3")
-    browser.run("location.reload()")
-    browser.wait("document.readyState === 'complete' && document.querySelector('footer') !== null")
+    browser.run("window.old = true; location.reload()")
+    browser.wait("window.old === undefined && document.querySelector('footer') !== null")
     assert browser.run(TITLES) == ["second <b>"]
     assert browser.run("document.querySelector('input').value") == "CVAR:0.1 tql"
     assert browser.run("document.documentElement.dataset.theme") == "dark"
@@ -110,6 +110,7 @@ def test_the_pointer_shows_values(browser, page):
     assert browser.troubles() == []
 
 
+@pytest.mark.long
 def test_a_name_in_the_table_opens_its_section(browser, page):
     browser.open(page)
     assert not browser.run("document.getElementById('run-2').open")

@@ -7,7 +7,6 @@ import dataclasses
 import platform
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -219,14 +218,14 @@ def _quantiles(believed: np.ndarray, realised: list[Law]) -> QuantilesRecord:
 
 def _flat(value: Any, name: str = "") -> dict[str, str]:
     """Return all hyperparameters by name, those of the network and of training with their own names."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, RiskMeasure):
-        parts: dict[str, str] = {}
-        for part in dataclasses.fields(value):
-            parts |= _flat(getattr(value, part.name), f"{name}.{part.name}" if name else part.name)
-        return parts
-    if isinstance(value, float) or (np.ndim(value) == 0 and eqx.is_array(value)):
-        return {name: f"{float(np.asarray(value)):g}"}
-    return {name: " ".join(str(value).split())}
+    if isinstance(value, float | jax.Array | np.ndarray) and np.ndim(value) == 0:
+        return {name: f"{float(value):g}"}
+    if not dataclasses.is_dataclass(value) or isinstance(value, RiskMeasure):
+        return {name: " ".join(str(value).split())}
+    parts: dict[str, str] = {}
+    for part in dataclasses.fields(value):
+        parts |= _flat(getattr(value, part.name), f"{name}.{part.name}" if name else part.name)
+    return parts
 
 
 def _facts(run: Any) -> dict[str, str]:
