@@ -25,6 +25,7 @@ def check_library() -> None:
     agent = rp.IQN(rp.CVaR(0.1), network=rp.Network(hidden=(8,)), training=training)
     run = rp.train(agent, "ThreeState", steps=100)
     print(f"adaptive optimum {solution.value:g}; trained {run.steps} steps, value {run.values()[0, 0]:g}")
+    print(f"report of {run.report('report.html').stat().st_size:,} bytes")
 
 
 def check_core() -> None:

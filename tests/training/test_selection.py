@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import riskpath as rp
+from riskpath.training import served_levels
+from riskpath.training.gather_record import gather
 from riskpath.training.selection import HELD_OUT, blocks_of_selection, episodes_of, halve, rounds
 from tests.training.sizes import TINY_ADAPTIVE
 
@@ -135,6 +137,22 @@ def test_the_frontier_has_a_row_for_each_level_beside_the_exact_one(run):
     assert [row["best cvar"] for row in rows] == pytest.approx([79.875, 156.125, 213.0])
     assert rows[2]["cvar"] == pytest.approx(rows[2]["mean"])
     assert found.values.shape == found.means.shape == (3, 2)
+
+
+def test_a_report_shows_the_frontier_of_an_agent_that_serves_several_levels(run, monkeypatch):
+    # Here, because the test before has the programs.
+    monkeypatch.setattr(served_levels, "LEVELS", (0.1, 0.5, 1.0))
+    monkeypatch.setattr(served_levels, "EPISODES", EPISODES)
+    record = gather(run)
+    assert (record.title, record.finished, record.steps) == ("Adaptive on RiskyGrid", True, run.steps)
+    assert record.frontier is not None
+    assert record.frontier.best_values == pytest.approx([79.875, 156.125, 213.0])
+    assert np.shape(record.frontier.values) == np.shape(record.frontier.means) == (3, 2)
+    assert record.frontier.values[2] == pytest.approx(record.frontier.means[2])  # level 1 is the mean
+    (setting,) = record.settings
+    assert setting.values == pytest.approx(run.values()[0])
+    assert setting.quantiles is not None
+    assert np.isfinite(setting.quantiles.believed).all()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from riskpath.cli.bench_command import bench
 from riskpath.cli.config_file import agents as registered_agents
 from riskpath.cli.config_file import assignments
 from riskpath.cli.environments import ENVIRONMENTS, is_gymnasium
+from riskpath.cli.report_command import report
 from riskpath.cli.run_commands import evaluate, resume, train
 from riskpath.cli.run_folder import SavedRun
 from riskpath.cli.tables import solution_table, solve_all, table_of
@@ -213,6 +214,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
     "evaluate": evaluate,
     "resume": resume,
+    "report": report,
     "reproduce": reproduce,
     "bench": bench,
     "agents": agents,

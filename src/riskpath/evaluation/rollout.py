@@ -204,6 +204,28 @@ def initial_values(
 
 
 @eqx.filter_jit
+def initial_quantiles(
+    agent: Agent,
+    state: AgentState,
+    spec: EnvSpec,
+    observation: Shaped[Array, "L *obs"],
+    mask: Bool[Array, "L A"],
+    taus: Float[Array, " N"],
+) -> Float[Array, "L N"]:
+    """Return the quantiles that every lane predicts for its best action after such a first observation."""
+
+    def one(agent: Agent, state: AgentState, observation: Any, mask: Any) -> Float[Array, " N"]:
+        time_step = spec.first_time_step(observation, mask)
+        quantiles = agent.quantiles(state, state.initial_memory, time_step, taus)
+        if not mask.size:
+            return quantiles[:, 0]
+        estimates = jnp.where(mask, agent.estimate(state, state.initial_memory, time_step), -jnp.inf)
+        return quantiles[:, jnp.argmax(estimates)]
+
+    return eqx.filter_vmap(one)(agent, state, observation, mask)
+
+
+@eqx.filter_jit
 def first_observations(env: Environment, keys: Any) -> tuple[Any, Any]:
     """Return a first observation and action mask for every lane."""
 

@@ -48,7 +48,7 @@ def plot_curve(
     else:
         ax.plot(x, y.mean(axis=0), color=colour, label=label, **{"linewidth": 1.8, **style})
         if len(y) > 1:
-            ax.fill_between(x, *_mean_interval(y, confidence), color=colour, alpha=0.2, linewidth=0)
+            ax.fill_between(x, *mean_interval(y, confidence), color=colour, alpha=0.2, linewidth=0)
     if new:
         from matplotlib.ticker import EngFormatter
 
@@ -73,8 +73,8 @@ def reference_line(axis: Axes, value: float, label: str, style: str = "--") -> N
     axis.annotate(label, (1.0, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7)
 
 
-def _mean_interval(values: np.ndarray, confidence: float) -> np.ndarray:
-    """Return a bootstrap interval of the mean over seeds, [2, steps].
+def mean_interval(values: np.ndarray, confidence: float = 0.95) -> np.ndarray:
+    """Return a bootstrap interval of the mean over at least two seeds, [2, steps]; `values` is [seeds, steps].
 
     Deviations from the mean are stretched as Student's t is against the normal distribution, because few seeds show
     less spread than there is.

@@ -22,11 +22,13 @@ from riskpath.evaluation.rollout import Returns, first_observations, initial_val
 from riskpath.mdp.frontier import LEVELS, check_levels, finite_frontier
 from riskpath.plot.curves import plot_curve
 from riskpath.registry import Registered
+from riskpath.report.page import require_page, write_page
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.law import Law
 from riskpath.risk.measures import CVaR, RiskMeasure
 from riskpath.training import inputs
 from riskpath.training.checkpoint import read_checkpoint, write_checkpoint
+from riskpath.training.gather_record import gather
 from riskpath.training.lanes import Lanes, stack
 from riskpath.training.selection import select_members, serve
 from riskpath.types import EnvSpec
@@ -89,11 +91,16 @@ class Run:
     """The lanes that were last copied to the host, and the copy."""
 
     def __repr__(self) -> str:
-        settings, env = len(self.agents), self.environments[0]
-        where = (env.problem and env.problem.name) if isinstance(env, FiniteEnvironment) else type(env).__name__
-        where = (self.sources[0].name or "a Gymnasium environment") if self.sources else where
-        size = f"settings {settings}, seeds {self.seeds}, steps {self.steps:,}"
-        return f"<Run of {type(self.agents[0]).__name__} on {where}: {size}>"
+        size = f"settings {len(self.agents)}, seeds {self.seeds}, steps {self.steps:,}"
+        return f"<Run of {type(self.agents[0]).__name__} on {self.environment_name}: {size}>"
+
+    @property
+    def environment_name(self) -> str:
+        """Return the name of the environment of the first setting."""
+        env = self.environments[0]
+        if self.sources:
+            return self.sources[0].name or "a Gymnasium environment"
+        return env.problem.name if isinstance(env, FiniteEnvironment) and env.problem else type(env).__name__
 
     @property
     def finished(self) -> bool:
@@ -217,15 +224,17 @@ class Run:
 
     def estimates(self) -> np.ndarray:
         """Return what every lane itself predicts its (discounted) return to be worth: [settings, seeds]."""
-        lanes = self.lanes
+        values = initial_values(self.lanes.agent, self.lanes.agent_state, self.spec, *self.first_inputs())
+        return np.asarray(values).reshape(len(self.agents), self.seeds)
+
+    def first_inputs(self, draw: int = 0) -> tuple[Any, Any]:
+        """Return a first observation and action mask for every lane; the host's environments have only one."""
         if self.sources:
             firsts = zip(*((source.first, source.first_mask) for source in self.sources), strict=True)
-            first = tuple(jnp.asarray(np.stack(one).repeat(self.seeds, axis=0)) for one in firsts)
-        else:
-            keys = jax.vmap(lambda key: jax.random.fold_in(key, 0))(lanes.keys)
-            first = first_observations(lanes.env, keys)
-        values = initial_values(lanes.agent, lanes.agent_state, self.spec, *first)
-        return np.asarray(values).reshape(len(self.agents), self.seeds)
+            observation, mask = (jnp.asarray(np.stack(one).repeat(self.seeds, axis=0)) for one in firsts)
+            return observation, mask
+        keys = jax.vmap(lambda key: jax.random.fold_in(key, draw))(self.lanes.keys)
+        return first_observations(self.lanes.env, keys)
 
     def values(self, discount: float = 1.0) -> np.ndarray:
         """Return β of the whole return of every lane's policy: [settings, seeds]; exact where the problem is finite."""
@@ -260,6 +269,12 @@ class Run:
         for label, values in zip(setting_labels([agent.risk for agent in self.agents]), curves, strict=True):
             ax = plot_curve(steps, values, ax, label=label, kind=kind, **style)
         return ax
+
+    def report(self, path: str | Path, *, title: str | None = None) -> Path:
+        """Write one HTML page with all figures and tables of this run and return its path; only a page is replaced."""
+        require_page(path)  # before the work
+        record = gather(self, title)
+        return write_page(path, [record], title=record.title)
 
     def save(self, path: str | Path, overwrite: bool = True) -> None:
         """Write everything to a folder, from which `load` makes the same run.

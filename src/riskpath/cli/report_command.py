@@ -1,0 +1,114 @@
+"""`riskpath report`: one HTML page for runs and benchmarks, which can follow training while it goes on."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+
+from riskpath.cli.report_sources import Record, Source, find_sources
+from riskpath.errors import RiskpathError
+from riskpath.report import BenchRecord, RunRecord, write_page
+from riskpath.report.page import require_page
+from riskpath.training.progress import working
+from riskpath.validation import require_positive
+
+
+def report(
+    paths: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="PATH…")],
+    out: Path = Path("report.html"),
+    title: str = "Riskpath report",
+    env: str | None = None,
+    watch: bool = False,
+    every: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 10.0,
+) -> None:
+    """Write one HTML page about runs and benchmarks: figures, tables, hyperparameters; it opens without a server.
+
+    Args:
+        paths: Folders of runs (`riskpath train --out`, `run.save`), results of benchmarks (`riskpath bench suite
+            --out`), or folders that contain several of them.
+        out: The file; only a page that this command wrote before is replaced.
+        title: The heading of the page.
+        env: For runs on an environment of your own: MODULE:NAME imports the module that registers it.
+        watch: Write the page again and again while training goes on; an open page follows. Ctrl-C ends it.
+        every: With --watch: the time between two pages.
+    """
+    require_positive(every=every)
+    if not paths:
+        raise RiskpathError("give at least one PATH: a run, a benchmark, or a folder that contains some")
+    require_page(out)  # before the work
+    reader, console = Reader(paths, env), Console()
+    if watch:
+        _watch(reader, out, title, every, console)
+        return
+    records = reader.read()
+    if not records:
+        raise RiskpathError(f"there are no runs or benchmarks in {', '.join(map(str, paths))}")
+    _write(out, records, title)
+    console.print(f"{_counts(records)}: open {out}", highlight=False)
+
+
+class Reader:
+    """Reads all results at some paths; what has not changed since the last time is not evaluated again."""
+
+    def __init__(self, paths: tuple[Path, ...], env: str | None):
+        self.paths, self.env = paths, env
+        self._known: dict[Path, tuple[Any, Record]] = {}
+
+    def read(self) -> list[Record]:
+        """Return the records of everything there is now."""
+        sources = find_sources(self.paths)
+        return [self._read(source, f"{place} of {len(sources)}") for place, source in enumerate(sources, 1)]
+
+    def _read(self, source: Source, place: str) -> Record:
+        path, title, kind = source
+        stamp = (title, kind.stamp(path))
+        if path not in self._known or self._known[path][0] != stamp:
+            with working(f"reading {path} ({place})"):
+                self._known[path] = stamp, kind.read(path, title, self.env)
+        return kind.renew(path, self._known[path][1])
+
+
+def _watch(reader: Reader, out: Path, title: str, every: float, console: Console) -> None:
+    """Write pages until everything is finished, or until Ctrl-C; the last one does not load itself again."""
+    records: list[Record] = []
+    said = ""
+    try:
+        while True:
+            try:
+                records = reader.read()
+                line = f"{_counts(records)}: open {out}" if records else "waiting for the first run"
+                going_on = not records or any(map(_unfinished, records))
+                if records:
+                    _write(out, records, title, every if going_on else None)
+            except (RiskpathError, OSError) as error:  # for example a folder that is just being replaced
+                if not records:
+                    raise
+                line, going_on = f"the page is kept as it was: {error}", True
+            if line != said:
+                console.print(line, highlight=False)
+                said = line
+            if not going_on:
+                return
+            time.sleep(every)
+    except KeyboardInterrupt:
+        if records:
+            _write(out, records, title)
+
+
+def _unfinished(record: Record) -> bool:
+    return bool(record.missing) if isinstance(record, BenchRecord) else not record.finished
+
+
+def _write(out: Path, records: list[Record], title: str, refresh: float | None = None) -> None:
+    runs = [record for record in records if isinstance(record, RunRecord)]
+    benches = [record for record in records if isinstance(record, BenchRecord)]
+    write_page(out, runs, benches, title=title, refresh=refresh)
+
+
+def _counts(records: list[Record]) -> str:
+    runs = sum(isinstance(record, RunRecord) for record in records)
+    parts = [f"{runs} run{'s' * (runs != 1)}"] if runs else []
+    benches = len(records) - runs
+    return " and ".join(parts + ([f"{benches} benchmark{'s' * (benches != 1)}"] if benches else []))

@@ -1,0 +1,178 @@
+"""What `riskpath report` reads: folders of runs and results of benchmarks, found below the given paths.
+
+A new kind of result is one more entry of `KINDS`.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from riskpath.cli.run_folder import CONFIG, LOG, RESULT, SavedRun
+from riskpath.errors import RiskpathError, in_one_line
+from riskpath.experiments.bench import CELLS, Bench
+from riskpath.experiments.bench import RESULT as BENCH
+from riskpath.experiments.bench_scores import LEVELS, profile, shares_by_agent
+from riskpath.experiments.bench_suite import known_optimum
+from riskpath.report import BenchRecord, RunRecord
+from riskpath.training.atomic_dir import HEADER, find_folder
+from riskpath.training.gather_record import extend_curves, gather
+
+Record = RunRecord | BenchRecord
+SWEEP = "sweep.json"
+"""The description of a sweep, whose cells are not those of a benchmark."""
+
+
+class Kind(NamedTuple):
+    """A kind of result on disk."""
+
+    holds: Callable[[Path], bool]
+    """Tells whether a path is of this kind."""
+    stamp: Callable[[Path], Any]
+    """Returns something that changes whenever the result must be read anew."""
+    read: Callable[[Path, str, str | None], Record]
+    """Reads a path, given its title and the environment that was named on the command line."""
+    renew: Callable[[Path, Any], Any]
+    """Adds what changes often and is quick to read."""
+
+
+class Source(NamedTuple):
+    """A result that was found."""
+
+    path: Path
+    title: str
+    kind: Kind
+
+
+def find_sources(paths: Iterable[Path]) -> list[Source]:
+    """Return all results at or below paths, in the order of their names."""
+    found: dict[Path, tuple[Path, Kind]] = {}
+    for root in paths:
+        if not root.exists():
+            raise RiskpathError(f"there is nothing at {root}")
+        for path, kind in _walk(root):
+            found.setdefault(path.resolve(), (path, kind))
+    titles = [path.resolve().name if path.is_dir() else path.stem for path, _ in found.values()]
+    return [
+        Source(path, title if titles.count(title) == 1 else str(path), kind)
+        for (path, kind), title in zip(found.values(), titles, strict=True)
+    ]
+
+
+def _walk(path: Path) -> Iterator[tuple[Path, Kind]]:
+    """Yield results; a folder that is one is not searched further."""
+    for kind in KINDS:
+        if kind.holds(path):
+            yield path, kind
+            return
+    if path.is_file():
+        raise RiskpathError(f"{path} is not the result of a benchmark")
+    try:
+        inside = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    except OSError as error:
+        raise RiskpathError(f"cannot read {path}: {error.strerror}") from None
+    for entry in inside:
+        if not entry.is_symlink():
+            yield from _walk(entry)
+
+
+def _is_run(path: Path) -> bool:
+    return path.is_dir() and ((path / HEADER).is_file() or SavedRun(path).from_command_line)
+
+
+def _run_stamp(path: Path) -> Any:
+    """Return when the checkpoint was written."""
+    return (find_folder(path) / HEADER).stat().st_mtime_ns
+
+
+def _read_run(path: Path, title: str, env: str | None) -> RunRecord:
+    saved = SavedRun(path)
+    named = env is not None and saved.config.get("env") == env
+    run = saved.load(saved.make_environment(env) if named and env is not None else None)
+    with in_one_line(f"{path} is damaged"):
+        header = json.loads((find_folder(path) / HEADER).read_text())
+        about = {"saved": str(header["created"]), **{key: str(text) for key, text in header["versions"].items()}}
+    if saved.config:
+        about |= {"environment": " ".join([saved.config["env"], *saved.config["set"]])}
+    about |= _trained(path)
+    with in_one_line(f"{path} cannot be evaluated"):
+        return gather(run, title, about=about, lookup=known_optimum)
+
+
+def _trained(path: Path) -> dict[str, str]:
+    """Return on which device a run was trained, and how long, if the command line has written it."""
+    if not (path / RESULT).is_file() or not (path / CONFIG).is_file():
+        return {}
+    with in_one_line(f"{path / RESULT} is damaged"):
+        result = json.loads((path / RESULT).read_text())
+        return {"trained on": str(result["device"]), "training took": f"{float(result['seconds']):,.0f} s"}
+
+
+def _renew_run(path: Path, record: RunRecord) -> RunRecord:
+    """Add evaluations that were logged after the last checkpoint; a killed run may have left half a line."""
+    points, steps = [], 0
+    try:
+        lines = (path / LOG).read_text(errors="replace").splitlines()
+    except OSError:
+        return record
+    for line in lines:
+        try:
+            entry = json.loads(line)
+            steps = max(steps, int(entry["step"]))
+            if isinstance(entry.get("evaluation"), dict):
+                points.append({"step": int(entry["step"]), **entry["evaluation"]})
+        except (ValueError, LookupError, TypeError, AttributeError):
+            continue
+    if record.finished:
+        return record
+    return extend_curves(record, points, steps)
+
+
+def _is_bench(path: Path) -> bool:
+    """Tell whether a path is the folder of a benchmark, or the file with its result."""
+    if path.is_file():
+        return path.suffix == ".json"
+    return (path / BENCH).is_file() or ((path / CELLS).is_dir() and not (path / SWEEP).exists())
+
+
+def _bench_stamp(path: Path) -> Any:
+    files = [path] if path.is_file() else [path / BENCH, *sorted((path / CELLS).glob("*.json"))]
+    return [(file.name, file.stat().st_mtime_ns) for file in files if file.exists()]
+
+
+def _read_bench(path: Path, title: str, env: str | None) -> BenchRecord:
+    """Read the result of a benchmark; that of an unfinished one from its cells."""
+    file = path if path.is_file() else path / BENCH
+    with in_one_line(f"{file} is damaged"):
+        content = json.loads(file.read_text()) if file.exists() else {}
+        if not isinstance(content, dict) or (content and not isinstance(content.get("cells"), list)):
+            raise RiskpathError(f"{file} is not the result of a benchmark")
+        missing, failed = content.get("missing", []), content.get("failed", {})
+        bench = Bench(content.get("cells", []), list(missing), dict(failed), str(content.get("command", "")))
+    if path.is_dir() and (not content or missing):
+        bench = dataclasses.replace(bench, cells=[_read_cell(cell) for cell in sorted((path / CELLS).glob("*.json"))])
+    with in_one_line(f"{path} is damaged"):
+        rows = bench.table()
+        profiles = []
+        for agent, shares in shares_by_agent(bench.cells).items():
+            part, (low, high) = profile(shares)
+            kept = slice(None, None, 4)
+            numbers = {"levels": LEVELS[kept], "part": part[kept], "low": low[kept], "high": high[kept]}
+            profiles.append({"label": agent, **{key: value.tolist() for key, value in numbers.items()}})
+    missing = bench.missing if content else ["the cells that are still being trained"]
+    return BenchRecord(title, bench.command, rows, profiles, missing, bench.failed)
+
+
+def _read_cell(path: Path) -> dict[str, Any]:
+    with in_one_line(f"{path} is damaged"):
+        cell = json.loads(path.read_text())
+        _ = cell["agent"], cell["problem"], cell["results"][0]["values"]
+        return cell
+
+
+KINDS = (
+    Kind(_is_run, _run_stamp, _read_run, _renew_run),
+    Kind(_is_bench, _bench_stamp, _read_bench, lambda path, record: record),
+)
+"""The kinds of results, in the order in which a path is tried."""

@@ -1,0 +1,177 @@
+"""What a page shows, as plain data: numbers, texts and lists of them. Nothing here computes or reads anything."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Triple = tuple[float, float, float]
+"""An estimate and the ends of its 95 % interval."""
+
+
+@dataclass(frozen=True)
+class LawRecord:
+    """A distribution of returns."""
+
+    atoms: list[float]
+    """Returns, ascending."""
+    probs: list[float]
+    """Their probabilities."""
+
+
+@dataclass(frozen=True)
+class CurveRecord:
+    """A learning curve."""
+
+    steps: list[int]
+    """Environment steps at each evaluation."""
+    seeds: list[list[float]]
+    """The value of each seed's greedy policy at these steps: [seeds, steps]."""
+    low: list[float] = field(default_factory=list)
+    """Lower end of the 95 % interval of the mean over seeds, at each step; empty with one seed."""
+    high: list[float] = field(default_factory=list)
+    """Its upper end."""
+
+
+@dataclass(frozen=True)
+class QuantilesRecord:
+    """Quantile functions of the discounted return: what agents believe at the start of an episode, and what happens."""
+
+    levels: list[float]
+    """The levels τ."""
+    believed: list[list[float]]
+    """The quantiles that each seed predicts: [seeds, levels]."""
+    realised: list[list[float]]
+    """Those of the returns of its greedy policy."""
+
+
+@dataclass(frozen=True)
+class OptimumRecord:
+    """The best value of any policy."""
+
+    value: float
+    """The value."""
+    how: str
+    """How it is known, for example "exact"."""
+    law: LawRecord | None = None
+    """The law of the return of a policy that attains it."""
+
+
+@dataclass(frozen=True)
+class GridPath:
+    """Where the policy of some seeds walks on a grid."""
+
+    seeds: list[int]
+    """The seeds that walk alike."""
+    moves: list[tuple[int, int, int, int, float]]
+    """From row and column to row and column, and how often an episode makes this move, on average."""
+
+
+@dataclass(frozen=True)
+class GridRecord:
+    """A grid, and the paths of every seed's policy."""
+
+    cells: list[tuple[int, int, str]]
+    """Row, column and kind (for example its colour) of every cell."""
+    paths: list[GridPath]
+    """The different paths."""
+
+
+@dataclass(frozen=True)
+class SettingRecord:
+    """One setting of a run: an agent with its hyperparameters, trained with several seeds."""
+
+    label: str
+    """Its name within the run."""
+    risk: str
+    """The measure that it maximises."""
+    discount: float
+    """Its discount factor."""
+    value: Triple
+    """The measure of the undiscounted return: its mean over seeds."""
+    mean: Triple
+    """The mean return, likewise."""
+    values: list[float]
+    """The measure of each seed's undiscounted return."""
+    discounted: list[float]
+    """The measure of each seed's discounted return."""
+    estimates: list[float]
+    """What each seed predicts this to be."""
+    exact: bool
+    """Whether these are exact; otherwise they come from sampled episodes."""
+    episodes: int | None
+    """The number of sampled episodes of each seed."""
+    law: LawRecord
+    """The return of all seeds together."""
+    seed_laws: list[LawRecord]
+    """The return of each seed's policy; empty with one seed."""
+    curve: CurveRecord | None = None
+    """The learning curve, if there is one."""
+    quantiles: QuantilesRecord | None = None
+    """What the agents believe beside what happens."""
+    optimum: OptimumRecord | None = None
+    """The optimum, where it is known."""
+    grid: GridRecord | None = None
+    """Paths, where the problem is a grid."""
+    hyperparameters: dict[str, str] = field(default_factory=dict)
+    """All hyperparameters of the agent."""
+
+
+@dataclass(frozen=True)
+class FrontierRecord:
+    """Mean and CVaR of policies for several levels, all of one training."""
+
+    levels: list[float]
+    """The CVaR levels."""
+    values: list[list[float]]
+    """The CVaR of every level's policy: [levels, seeds]."""
+    means: list[list[float]]
+    """Its mean."""
+    best_values: list[float] | None = None
+    """The exact optima, where they are known."""
+    best_means: list[float] | None = None
+    """The means of the policies that attain them."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run."""
+
+    title: str
+    """Its name on the page."""
+    agent: str
+    """The class of its agents."""
+    environment: str
+    """The name of the environment."""
+    seeds: int
+    """Seeds for each setting."""
+    steps: int
+    """Environment steps of each seed so far."""
+    planned: int | None
+    """The steps at the end of training, if they are known."""
+    finished: bool
+    """Whether training went as far as planned."""
+    settings: list[SettingRecord]
+    """Its settings."""
+    frontier: FrontierRecord | None = None
+    """The frontier, if the agent serves several levels."""
+    about: dict[str, str] = field(default_factory=dict)
+    """Parameters of the environment, versions, device and time."""
+    notes: list[str] = field(default_factory=list)
+    """What was left out, and why."""
+
+
+@dataclass(frozen=True)
+class BenchRecord:
+    """The result of a benchmark."""
+
+    title: str
+    """Its name on the page."""
+    command: str
+    """The command that made it."""
+    rows: list[dict[str, Any]]
+    """A row for each agent, problem and measure, as in `Bench.table`."""
+    profiles: list[dict[str, Any]]
+    """For each agent "label", "levels", "part", "low" and "high": which part of its runs has at least each share."""
+    missing: list[str] = field(default_factory=list)
+    """Cells that are not finished."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Cells that failed, and why."""

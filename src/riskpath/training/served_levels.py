@@ -1,0 +1,51 @@
+"""The frontier of a run for a report: mean and CVaR of the policies for a few levels, of its one training."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from riskpath.envs.finite import FiniteEnvironment
+from riskpath.errors import RiskpathError
+from riskpath.mdp.frontier import finite_frontier
+from riskpath.report.run_record import FrontierRecord
+from riskpath.risk.measures import CVaR
+from riskpath.training.known_optimum import SMALL_STATES
+
+LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
+EPISODES = 2_000
+"""Episodes of each seed and level."""
+MOST_STEPS = 20_000_000
+"""A frontier that needs more environment steps than this is left out."""
+
+
+def frontier_of(run: Any) -> tuple[FrontierRecord | None, str]:
+    """Return the frontier of a run that serves other levels of CVaR, and a note if it is left out.
+
+    The critic's own choice of a first goal is played, unless the agent says how many held-out episodes compare it with
+    others; `run.frontier` always compares, which takes longer.
+    """
+    agent = run.agents[0]
+    if len(run.agents) > 1 or not agent.can_serve(CVaR(0.5)) or not agent.can_serve(CVaR(0.05)):
+        return None, ""
+    steps = run.spec.max_episode_steps
+    if run.sources or steps is None or steps * EPISODES * len(LEVELS) * run.seeds > MOST_STEPS:
+        return None, "The frontier takes long here and is left out: run.frontier() and riskpath frontier compute it."
+    if agent.selection_episodes is None:
+        agent = dataclasses.replace(agent, selection_episodes=0)
+    again = dataclasses.replace(run, agents=[agent])
+    evaluation = again.serve(*map(CVaR, LEVELS)).evaluate(EPISODES, seed=1)
+    means, values = evaluation.returns.mean(axis=-1), evaluation.values()
+    best = _exact(run.environments[0])
+    exact = (None, None) if best is None else (best.values.tolist(), best.means.tolist())
+    return FrontierRecord(list(LEVELS), values.tolist(), np.asarray(means).tolist(), *exact), ""
+
+
+def _exact(env: Any) -> Any:
+    """Return the exact frontier of a small finite problem."""
+    if not isinstance(env, FiniteEnvironment) or len(env.tables.available) > SMALL_STATES:
+        return None
+    try:
+        return finite_frontier(env.mdp(), list(LEVELS))
+    except RiskpathError:
+        return None
