@@ -249,6 +249,7 @@ def run_ours(name: str, noise: np.ndarray, level: float, steps: int, seeds: int)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--qrsrm", type=Path, required=True, help="a checkout of the public code of QR-SRM")
+    parser.add_argument("--only", default="", help="agents with this text in their name")
     add_options(parser, STEPS, "20,000 steps, one seed, CVaR 0.25 alone, 20,000 evaluation episodes")
     options = parser.parse_args()
     if line := missing("torch", "stable_baselines3", "gymnasium", "pandas", "tqdm"):
@@ -262,11 +263,11 @@ def main() -> None:
     dynamics = compare_dynamics(options.qrsrm, env)
     print("largest differences of both environments with the same noise:", dynamics, flush=True)
     noise = draw_noise(episodes, env.length, EVALUATION_SEED)
-    budget = {"steps": steps, "seeds": seeds, "evaluation_episodes": episodes}
+    budget = {"steps": steps, "evaluation_episodes": episodes}
     prices, rows = price_paths(env, noise), stored_rows(out, budget)
     levels = LEVELS[:1] if options.quick else LEVELS
     for agent, level in itertools.product((THEIRS, *OURS), levels):
-        if any((row["agent"], row["level"]) == (agent, level) for row in rows):
+        if options.only not in agent or any((row["agent"], row["level"]) == (agent, level) for row in rows):
             continue
         if agent == THEIRS:
             row = run_theirs(options.qrsrm, prices, level, steps, seeds)
@@ -284,7 +285,7 @@ def main() -> None:
         }
         write_json(out, report)
     rows.sort(key=lambda row: row["level"])
-    print(f"\nreturns on the same {episodes:,} paths; means over {seeds} seeds\n")
+    print(f"\nreturns on the same {episodes:,} paths; means over seeds\n")
     print(table(rows, _heading, 4))
     for level in levels:
         print(f"exact, CVaR {level:g}:", references(level))

@@ -33,6 +33,7 @@ REPEATED = [
     "docs/problems/american-put.md",  # tests/envs/test_market.py solves the same problem
     "docs/tutorials/gymnasium.md",  # guides/gymnasium.md and guides/evaluation.md call the same
     "examples/own_agent.py",  # docs/guides/own-agent.md trains an agent, and has this one
+    "examples/serve_policy.py",  # guides/production.md exports as well, and tests/evaluation
     "examples/own_environment.py",  # docs/guides/gymnasium.md trains on an environment of its own
 ]
 """Pages and examples that `make test` leaves out."""

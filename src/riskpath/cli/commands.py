@@ -13,7 +13,7 @@ from riskpath.cli.config_file import agents as registered_agents
 from riskpath.cli.config_file import assignments
 from riskpath.cli.environments import ENVIRONMENTS, is_gymnasium
 from riskpath.cli.report_command import report
-from riskpath.cli.run_commands import evaluate, resume, train
+from riskpath.cli.run_commands import evaluate, export, resume, train
 from riskpath.cli.run_folder import SavedRun
 from riskpath.cli.tables import solution_table, solve_all, table_of
 from riskpath.envs import make
@@ -214,6 +214,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
     "evaluate": evaluate,
     "resume": resume,
+    "export": export,
     "report": report,
     "reproduce": reproduce,
     "bench": bench,

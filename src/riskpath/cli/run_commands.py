@@ -1,4 +1,4 @@
-"""Commands for runs: train, evaluate and resume."""
+"""Commands for runs: train, evaluate, resume and export."""
 
 import dataclasses
 import json as json_module
@@ -152,6 +152,33 @@ def resume(
         if saved.config["env"] in ENVIRONMENTS:
             problem = saved.make_environment(saved.config["env"])
     _report(found, problem, name, time.monotonic() - began, out)
+
+
+def export(
+    run: Folder,
+    out: Path = Path("policy.zip"),
+    seed: int = 0,
+    setting: int = 0,
+    risk: str | None = None,
+    env: str | None = None,
+    set: Fields = (),
+) -> None:
+    """Write the greedy policy of a saved run to one file for production.
+
+    Args:
+        run: A folder that `riskpath train --out` or `run.save` wrote.
+        out: The file; only an older export is replaced.
+        seed: Which seed.
+        setting: Which setting.
+        risk: Another measure than the trained one, if the run serves it (Adaptive: every level of CVaR).
+        env: The environment of the run; MODULE:NAME imports a module that registers it.
+        set: Fields of that environment that training had changed.
+    """
+    measure, saved = None if risk is None else parse_risk(risk), SavedRun(run)
+    policy = saved.load(_environment(saved, env, set)).policy(seed, setting, measure)
+    with working("exporting"):
+        path = policy.export(out)
+    Console().print(f"written: {path}, {path.stat().st_size / 1024:,.0f} KiB", highlight=False)
 
 
 def sample_values(run: Run) -> dict[str, Any]:
