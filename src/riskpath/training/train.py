@@ -30,6 +30,7 @@ def train(
     seeds: int = 1,
     num_envs: int = 1,
     seed: int = 0,
+    first_seed: int = 0,
     progress: bool | Callback = False,
     evaluate_every: int | None = None,
     evaluator: Callable[[Run], dict[str, Any]] | None = None,
@@ -51,6 +52,8 @@ def train(
         seeds: Lanes for each setting.
         num_envs: Environments for each lane.
         seed: Seed of all randomness.
+        first_seed: Number of the first seed of each setting: seeds 4 to 7 of a run with `seeds=8` are those of
+            `seeds=4, first_seed=4`. A lane does not depend on those beside it, up to rounding.
         progress: True for a progress bar, or a function called after every chunk with the run and its metrics.
         evaluate_every: Steps between evaluations of the greedy policies, kept in `run.curve`; one more at the end.
         evaluator: A function of the run whose result (a dictionary) is kept there instead of the values.
@@ -61,6 +64,7 @@ def train(
     """
     require_counts(seeds=seeds, num_envs=num_envs, **given(steps=steps, evaluate_every=evaluate_every))
     require_whole(seed=seed)
+    require_counts(0, first_seed=first_seed)
     inputs.require_functions(progress, evaluator, callbacks)
     if steps is None and not isinstance(agent, Run):
         raise RiskpathError("give steps=…, the environment steps for each lane")
@@ -68,7 +72,7 @@ def train(
     if isinstance(agent, Run):
         run = _continue(agent, env, seeds, num_envs, workers)
     else:
-        run = _begin(agent, env, seeds, num_envs, seed, workers)
+        run = _begin(agent, env, seeds, num_envs, (seed, first_seed), workers)
     if steps is not None:
         run.plan = Plan(run.steps, steps, evaluate_every)
     if (plan := run.plan) is None:
@@ -163,18 +167,18 @@ def _as_checkpointer(checkpoint: Any) -> Checkpointer | None:
     return Checkpointer(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
 
 
-def _begin(agent: Any, env: Any, seeds: int, num_envs: int, seed: int, workers: bool) -> Run:
+def _begin(agent: Any, env: Any, seeds: int, num_envs: int, seed: tuple[int, int], workers: bool) -> Run:
     agents = inputs.as_agents(agent)
     environments, sources = inputs.as_environments(env, len(agents))
     inputs.require_fit(agents[0], environments[0].spec, num_envs)
     if not sources:
-        lanes = start(agents, environments, seeds, num_envs, seed)
+        lanes = start(agents, environments, seeds, num_envs, *seed)
         notice_random_transitions(agents[0], environments[0], lanes, on_host=False)
-        return Run(agents, environments, seeds, lanes)
+        return Run(agents, environments, seeds, lanes, first_seed=seed[1])
     vector = inputs.gymnasium_module().GymnasiumVector(sources, seeds * num_envs, workers)
-    lanes = host_loop.start(agents, environments[0], vector, seeds, num_envs, seed)
+    lanes = host_loop.start(agents, environments[0], vector, seeds, num_envs, *seed)
     notice_random_transitions(agents[0], environments[0], lanes, on_host=True)
-    return Run(agents, environments, seeds, lanes, sources=sources, vector=vector)
+    return Run(agents, environments, seeds, lanes, sources=sources, vector=vector, first_seed=seed[1])
 
 
 def _continue(run: Run, env: Any, seeds: int, num_envs: int, workers: bool) -> Run:
