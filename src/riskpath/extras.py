@@ -11,6 +11,7 @@ EXTRAS = {
     "cli": ("tyro", "rich"),
     "gymnasium": ("gymnasium",),
     "plot": ("matplotlib",),
+    "ray": ("ray",),
     "tensorboard": ("tensorboardX",),
 }
 """Extra → the packages it installs."""
