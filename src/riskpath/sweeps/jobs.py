@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import jax
+
 from riskpath.errors import RiskpathError, one_line
 from riskpath.training.progress import make_bar
 
@@ -61,8 +63,10 @@ class Local:
     """Does jobs in this process, one after another."""
 
     slots = 1
+    """How many jobs are done at the same time."""
 
     def __init__(self):
+        self.devices = len(jax.local_devices())
         self._jobs: deque[Job] = deque()
 
     def submit(self, job: Job) -> None:

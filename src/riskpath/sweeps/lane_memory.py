@@ -1,4 +1,4 @@
-"""How many lanes fit into the memory of the local devices.
+"""How many lanes fit into the memory of a device.
 
 A lane is little more than its replay buffer, its networks and the activations of one update. The estimate has room for
 a second copy, which a program needs for its result. Where it is too optimistic, training ends with an error of the
@@ -31,25 +31,20 @@ def lane_bytes(agent: Agent, env: Any, num_envs: int) -> float:
 
 
 def memory() -> float:
-    """Return the bytes of all local devices together; of a CPU those of the machine."""
+    """Return the bytes of each local device; the memory of a machine is shared by its CPU devices."""
     devices = jax.local_devices()
     limits = [(device.memory_stats() or {}).get("bytes_limit") for device in devices]
     if None not in limits:
-        return float(sum(limit or 0 for limit in limits))
+        return float(min(limit or 0 for limit in limits))
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) / len(devices)
     return 8e9
 
 
 def lanes_that_fit(agent: Agent, env: Any, num_envs: int, wanted: int) -> int:
-    """Return how many lanes are trained side by side: as many as wanted, or fewer.
-
-    The lower number is a multiple of the number of devices, if possible, so that lanes can be spread over all of them.
-    """
+    """Return how many lanes a device trains at a time: as many as wanted, or fewer."""
     room = SHARE * memory()
     least = COPIES * 4 * 10 * agent.training.buffer_size + ROOM  # a transition has about ten numbers
     if wanted * 10 * least < room:  # certainly enough: tracing shapes takes a second
         return wanted
-    fit = max(1, int(room / lane_bytes(agent, env, num_envs)))
-    devices = len(jax.local_devices())
-    return wanted if wanted <= fit else fit - fit % devices if fit > devices else fit
+    return max(1, min(wanted, int(room / lane_bytes(agent, env, num_envs))))

@@ -23,6 +23,8 @@ LOCAL_NAMES = ("auto", "local")
 class OnRay:
     """Does jobs as Ray tasks: one on each GPU, or on each CPU of a cluster without GPUs."""
 
+    devices = 1
+
     def __init__(self, address: str):
         self._ray, self._connected_here = _connect(address)
         have = self._ray.cluster_resources()

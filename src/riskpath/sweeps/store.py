@@ -7,6 +7,7 @@ folder with other files are refused in one line, and nothing in them is changed.
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,31 +45,40 @@ class SweepFolder:
     def __init__(self, path: str | Path):
         self.path = Path(path)
 
-    def begin(self, configuration: dict[str, Any]) -> None:
-        """Write the configuration to a new folder; in one with the same configuration, a sweep goes on."""
+    def begin(self, configuration: dict[str, Any], width: Callable[[], int]) -> int:
+        """Write the configuration to a new folder; in one with the same configuration, a sweep goes on.
+
+        Return how many lanes each device trains at a time: as many as when the sweep began, otherwise `width()`.
+        """
         now = json.loads(json.dumps(configuration))
         if (self.path / MANIFEST).exists():
             if found := difference(self.configuration(), now):
                 raise RiskpathError(f"{self.path} holds another sweep ({found}): give another folder")
-            return
+            return self._manifest()["width"]
         if self.path.exists() and not self.path.is_dir():
             raise RiskpathError(f"{self.path} is a file; a sweep is kept in a folder")
         if self.path.exists() and any(entry.suffix != ".part" for entry in self.path.iterdir()):
             raise RiskpathError(f"{self.path} contains other files than a sweep; give a new folder")
         try:
-            write_json(self.path / MANIFEST, {"format": FORMAT, "configuration": now})
+            lanes = width()
+            write_json(self.path / MANIFEST, {"format": FORMAT, "width": lanes, "configuration": now})
         except OSError as error:
             raise RiskpathError(f"cannot write to {self.path}: {error.strerror}") from None
+        return lanes
 
     def configuration(self) -> dict[str, Any]:
         """Return what the sweep is."""
+        return self._manifest()["configuration"]
+
+    def _manifest(self) -> dict[str, Any]:
         file = self.path / MANIFEST
         if not file.is_file():
             raise RiskpathError(f"there is no sweep in {self.path}: it has no {MANIFEST}")
         content = _read(file, "give another folder")
-        if content.get("format") != FORMAT or not isinstance(content.get("configuration"), dict):
+        kinds = {"configuration": dict, "width": int}
+        if content.get("format") != FORMAT or not all(isinstance(content.get(k), kinds[k]) for k in kinds):
             raise RiskpathError(f"{file} is not that of a sweep")
-        return content["configuration"]
+        return content
 
     def lanes(self) -> dict[Lane, dict[str, Any]]:
         """Return the record of every finished lane."""
@@ -77,7 +87,7 @@ class SweepFolder:
             content = _read(file, "remove it to train its lanes again")
             if content.get("digest") != _digest(content.get("lanes")):
                 raise RiskpathError(f"{file} is damaged: remove it to train its lanes again")
-            for lane in content["lanes"]:  # cells may overlap after a change of max_lanes: a lane counts once
+            for lane in content["lanes"]:
                 found.setdefault((lane["combination"], lane["seed"]), lane)
         return found
 

@@ -18,7 +18,7 @@ from riskpath.sweeps.jobs import Progress, engine, run_jobs
 from riskpath.sweeps.result import Sweep, as_sweep
 from riskpath.sweeps.store import TABLE, SweepFolder
 from riskpath.sweeps.sweep_cells import SweepCell
-from riskpath.sweeps.sweep_plan import SweepPlan
+from riskpath.sweeps.sweep_plan import SweepPlan, unfinished
 from riskpath.training import inputs
 from riskpath.validation import given, require_counts, require_whole
 
@@ -58,7 +58,8 @@ def sweep(
         out: A folder for the results.
         evaluate_every: Steps between evaluations of the greedy policies, kept as learning curves.
         episodes: Episodes for the value of a lane where there is no exact one; by default 1,000, and 100 in Gymnasium.
-        max_lanes: The most lanes that are trained together; by default as many as fit into memory.
+        max_lanes: The most lanes that a device trains at a time; by default as many as fit into its memory. With the
+            same number given, lanes have the same bits on one device, on several, and on Ray.
         retries: How often a failing cell is tried again.
         ray: The address of a Ray cluster on which cells are trained: "auto" for the one of this machine, or
             "HOST:PORT". By default they are trained in this process.
@@ -69,15 +70,14 @@ def sweep(
     require_counts(steps=steps, seeds=seeds, num_envs=num_envs, **counts)
     require_counts(0, retries=retries)
     require_whole(seed=seed)
-    plan = SweepPlan(agent, env, as_axes(over), steps, seeds, num_envs, seed, evaluate_every, episodes)
-    return run_plan(plan, out, max_lanes=max_lanes, retries=retries, ray=ray, progress=progress)
+    plan = SweepPlan(agent, env, as_axes(over), steps, seeds, num_envs, seed, evaluate_every, episodes, max_lanes)
+    return run_plan(plan, out, retries=retries, ray=ray, progress=progress)
 
 
 def run_plan(
     plan: SweepPlan,
     out: str | Path | None,
     *,
-    max_lanes: int | None = None,
     retries: int = 1,
     ray: str | None = None,
     progress: Progress = False,
@@ -89,10 +89,11 @@ def run_plan(
     worker = engine(ray)
     try:
         store = None if out is None else SweepFolder(out)
-        if store is not None:
-            store.begin(plan.configuration())
+        best = lambda: plan.width(worker.devices, worker.slots)  # noqa: E731
+        width = best() if store is None else store.begin(plan.configuration(), best)
         lanes = {} if store is None else store.lanes()
-        cells = plan.cells(lanes, max_lanes, worker.slots)
+        cells = plan.cells(width, worker.devices)
+        left = [part for cell in cells for part in unfinished(cell, lanes)]
     except BaseException:
         worker.close()
         raise
@@ -102,7 +103,7 @@ def run_plan(
             store.add(cell.file, content)
         lanes.update({(lane["combination"], lane["seed"]): lane for lane in content["lanes"]})
 
-    failed, _ = run_jobs(cells, finish, worker, retries=retries, progress=progress)
+    failed, _ = run_jobs(left, finish, worker, retries=retries, progress=progress, done=len(cells) - len(left))
     result = as_sweep(list(plan.over), lanes, len(plan.combinations) * plan.seeds, failed)
     if store is not None:
         store.set_failed(failed)

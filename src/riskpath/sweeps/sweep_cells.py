@@ -15,6 +15,7 @@ from riskpath.mdp.policy_evaluation import TooManySituations
 from riskpath.risk.measures import Mean
 from riskpath.sweeps.axes import Combination
 from riskpath.sweeps.jobs import Report
+from riskpath.sweeps.store import Lane
 from riskpath.training.run import Run
 from riskpath.training.train import train
 from riskpath.version import __version__
@@ -28,13 +29,14 @@ EVALUATION_SEED = 1
 
 @dataclass(frozen=True)
 class SweepCell:
-    """Some combinations with the same seeds."""
+    """Some combinations with the same seeds, in equal blocks: one for each device."""
 
     combinations: tuple[Combination, ...]
     first_seed: int
     seeds: int
     training: dict[str, Any]
     """Steps, environments of each lane, seed, steps between evaluations, episodes of the last one."""
+    blocks: int = 1
 
     @property
     def name(self) -> str:
@@ -55,16 +57,36 @@ class SweepCell:
         """Return the number of lanes."""
         return len(self.combinations) * self.seeds
 
+    def lanes(self) -> list[Lane]:
+        """Return its lanes."""
+        seeds = range(self.first_seed, self.first_seed + self.seeds)
+        return [(one.number, seed) for one in self.combinations for seed in seeds]
+
+    def join(self, block: "SweepCell", most: int) -> "SweepCell | None":
+        """Return this cell with another block; None if it has enough of them, or if they are not alike."""
+        if self.blocks == most or block.size * self.blocks != self.size:
+            return None
+        blocks = self.blocks + 1
+        if block.seeds == self.seeds and block.first_seed == self.first_seed:
+            return replace(self, combinations=self.combinations + block.combinations, blocks=blocks)
+        following = block.first_seed == self.first_seed + self.seeds
+        if following and block.combinations == self.combinations:
+            return replace(self, seeds=self.seeds + block.seeds, blocks=blocks)
+        return None
+
     def split(self) -> Sequence["SweepCell"]:
-        """Return two halves: of the combinations, or of the seeds of a single one."""
-        if (half := len(self.combinations) // 2) > 0:
+        """Return two halves, of the blocks if there are several: of the combinations, or of the seeds of one."""
+        first = self.blocks // 2
+        rest = self.blocks - first if first else 1
+        if len(self.combinations) > 1:
+            half = len(self.combinations) * (first or 1) // (self.blocks if first else 2)
+            half = half or len(self.combinations) // 2
             parts = (self.combinations[:half], self.combinations[half:])
-            return [replace(self, combinations=part) for part in parts]
-        if (half := self.seeds // 2) > 0:
-            return [
-                replace(self, seeds=half),
-                replace(self, first_seed=self.first_seed + half, seeds=self.seeds - half),
-            ]
+            return [replace(self, combinations=p, blocks=b) for p, b in zip(parts, (first or 1, rest), strict=True)]
+        if self.seeds > 1:
+            half = self.seeds * (first or 1) // (self.blocks if first else 2)
+            after = replace(self, first_seed=self.first_seed + half, seeds=self.seeds - half, blocks=rest)
+            return [replace(self, seeds=half, blocks=first or 1), after]
         return []
 
     def run(self, report: Report | None = None) -> dict[str, Any] | None:
@@ -80,6 +102,7 @@ class SweepCell:
             first_seed=self.first_seed,
             num_envs=how["num_envs"],
             seed=how["seed"],
+            devices=self.blocks,
             evaluate_every=how["evaluate_every"],
             progress=(lambda run, _: report(min(1.0, run.steps / how["steps"]))) if report else False,
         )

@@ -1,11 +1,12 @@
 """What a sweep is: an agent, an environment, axes and how each lane is trained. It is cut into cells.
 
-Combinations whose agents and environments differ only in numbers share a compiled program. Such a group becomes one
-cell, or several if its lanes would not fit into memory. A lane has the same numbers in every cell, up to rounding.
+Combinations whose agents and environments differ only in numbers share a compiled program. The lanes of such a group
+are cut into blocks that fit into the memory of a device. A cell is a block for each local device.
 """
 
 import functools
-from collections.abc import Iterable
+import itertools
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,8 @@ class SweepPlan:
     seed: int
     evaluate_every: int | None
     episodes: int | None
+    max_lanes: int | None = None
+    """The most lanes of each device at a time; None for as many as fit."""
 
     @functools.cached_property
     def combinations(self) -> list[Combination]:
@@ -54,6 +57,7 @@ class SweepPlan:
             "over": {axis: [_encode_env(value) for value in values] for axis, values in self.over.items()},
             **self.training,
             "seeds": self.seeds,
+            "max_lanes": self.max_lanes,
         }
 
     @staticmethod
@@ -78,56 +82,53 @@ class SweepPlan:
             inputs.require_fit(group[0].agent, environment.spec, self.num_envs)
         return list(found.values())
 
-    def cells(self, done: Iterable[Lane], max_lanes: int | None = None, at_least: int = 1) -> list[SweepCell]:
-        """Return cells with all lanes that are not done.
+    def width(self, devices: int, machines: int) -> int:
+        """Return how many lanes each device trains at a time: as many as fit, but so that every device has work."""
+        if self.max_lanes is not None:
+            return self.max_lanes
+        groups = self.groups()
+        lanes = sum(map(len, groups)) * self.seeds
+        most = max(1, -(-max(map(len, groups)) * self.seeds // devices), -(-lanes // (devices * machines)))
+        most = min(most, -(-lanes // machines))
+        return min(lanes_that_fit(group[0].agent, group[0].env, self.num_envs, most) for group in groups)
 
-        Args:
-            done: Lanes that have been trained.
-            max_lanes: The most lanes of a cell; by default as many as fit into memory.
-            at_least: How many cells there should be, so that as many machines have work.
+    def cells(self, width: int, devices: int = 1) -> list[SweepCell]:
+        """Return all lanes in cells of one block for each device; a block has `width` lanes or fewer.
+
+        Blocks do not depend on the number of devices, and so neither do the bits of a lane.
         """
-        have, groups = set(done), self.groups()
-        left = sum((c.number, seed) not in have for c in self.combinations for seed in range(self.seeds))
-        most = min(max_lanes or left or 1, -(-max(left, 1) // at_least))
-        cells = []
-        for group in groups:
-            fitting = (
-                most if max_lanes else min(most, lanes_that_fit(group[0].agent, group[0].env, self.num_envs, most))
-            )
-            by_seeds: dict[tuple[int, int], list[Combination]] = {}
-            for combination in group:
-                missing = [seed for seed in range(self.seeds) if (combination.number, seed) not in have]
-                for run in _runs(missing):
-                    by_seeds.setdefault(run, []).append(combination)
-            for (first, count), members in by_seeds.items():
-                cells += self._cut(members, first, count, fitting)
+        cells: list[SweepCell] = []
+        for group in self.groups():
+            first = len(cells)
+            for block in self._blocks(group, width):
+                if len(cells) > first and (joined := cells[-1].join(block, devices)):
+                    cells[-1] = joined
+                else:
+                    cells.append(block)
         return cells
 
-    def _cut(self, members: list[Combination], first: int, count: int, most: int) -> list[SweepCell]:
-        """Return cells of at most so many lanes and of similar sizes."""
-        if count > most:
-            parts = [(first + start, size) for start, size in _parts(count, most)]
-            return [SweepCell((one,), start, size, self.training) for one in members for start, size in parts]
-        parts = _parts(len(members), most // count)
-        return [SweepCell(tuple(members[start : start + size]), first, count, self.training) for start, size in parts]
+    def _blocks(self, group: list[Combination], width: int) -> list[SweepCell]:
+        """Return blocks of similar sizes: some combinations with all seeds, or some seeds of one combination."""
+        if self.seeds > width:
+            parts = _parts(self.seeds, width)
+            return [SweepCell((one,), start, size, self.training) for one in group for start, size in parts]
+        parts = _parts(len(group), width // self.seeds)
+        return [SweepCell(tuple(group[start : start + size]), 0, self.seeds, self.training) for start, size in parts]
+
+
+def unfinished(cell: SweepCell, done: Container[Lane]) -> list[SweepCell]:
+    """Return what is left of a cell; one that was split before is split in the same way."""
+    left = [lane not in done for lane in cell.lanes()]
+    if all(left) or not any(left):
+        return [cell] if left[0] else []
+    return [part for half in cell.split() for part in unfinished(half, done)]
 
 
 def _parts(count: int, most: int) -> list[tuple[int, int]]:
     """Return the starts and sizes of equal parts, of at most `most`."""
     number = -(-count // most)
     ends = [count * part // number for part in range(number + 1)]
-    return [(start, end - start) for start, end in zip(ends, ends[1:], strict=False)]
-
-
-def _runs(numbers: list[int]) -> list[tuple[int, int]]:
-    """Return the first number and the length of each run of consecutive numbers."""
-    runs: list[tuple[int, int]] = []
-    for number in numbers:
-        if runs and number == sum(runs[-1]):
-            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
-        else:
-            runs.append((number, 1))
-    return runs
+    return [(start, end - start) for start, end in itertools.pairwise(ends)]
 
 
 def _encode_env(env: Any) -> Any:

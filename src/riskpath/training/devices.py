@@ -1,7 +1,8 @@
 """Lanes on several devices: each device trains its own lanes with the same program, without communication.
 
 Every array of `Lanes` is split along the axis of lanes, the replay buffer along its columns. Lanes are spread over as
-many local devices as divide their number: eight lanes over eight devices, or over four of six.
+many local devices as divide their number: eight lanes over eight devices, or over four of six. A lane has the same
+bits on every number of devices if each device has equally many lanes; programs of another width round differently.
 """
 
 from collections.abc import Callable
@@ -19,9 +20,9 @@ Program = Callable[[Any, Any, Any], tuple[Any, Any]]
 """A function of lanes, a specification and a number of repetitions that returns lanes, and metrics of each lane."""
 
 
-def lane_mesh(count: int) -> Mesh | None:
-    """Return the local devices over which this number of lanes is spread; None for one device."""
-    devices = jax.local_devices()
+def lane_mesh(count: int, most: int | None = None) -> Mesh | None:
+    """Return the local devices over which this number of lanes is spread, `most` of them at most; None for one."""
+    devices = jax.local_devices()[:most]
     used = max(number for number in range(1, len(devices) + 1) if count % number == 0)
     return None if used == 1 else Mesh(np.array(devices[:used]), (AXIS,))
 

@@ -264,9 +264,11 @@ def _train(lanes: Lanes, spec: EnvSpec, rounds: Any) -> tuple[Lanes, dict[str, A
     return chunk(lanes, spec, rounds)
 
 
-def advance(lanes: Lanes, spec: EnvSpec, steps: int, rounds: int) -> Iterator[tuple[Lanes, Any]]:
+def advance(
+    lanes: Lanes, spec: EnvSpec, steps: int, rounds: int, devices: int | None = None
+) -> Iterator[tuple[Lanes, Any]]:
     """Train for about `steps` more environment steps a lane, and yield the state after every chunk."""
-    goal, mesh = int(lanes.steps) + steps, lane_mesh(lanes.count)
+    goal, mesh = int(lanes.steps) + steps, lane_mesh(lanes.count, devices)
     explore, train = _explore, _train
     if mesh is not None:
         lanes = spread(lanes, mesh)

@@ -90,6 +90,7 @@ def start(
     num_envs: int,
     seed: int,
     first_seed: int = 0,
+    devices: int | None = None,
 ) -> Lanes:
     """Return lanes with fresh networks, fresh episodes and an empty replay buffer."""
     agent, count = stack(agents, seeds, is_swept), len(agents) * seeds
@@ -98,7 +99,7 @@ def start(
     keys = lane_keys(len(agents), seeds, seed, first_seed)
     state, (env_state, time_step, memory), keys = _begin_lanes(agent, env, keys, spec, num_envs)
     example = _example_transition(agent, state, time_step, spec)
-    rows = None if isinstance(keys, Tracer) else placed_rows(lane_mesh(count))  # at once, because it is large
+    rows = None if isinstance(keys, Tracer) else placed_rows(lane_mesh(count, devices))  # at once, because it is large
     return Lanes(
         agent,
         env,
