@@ -14,6 +14,7 @@ from riskpath.cli.config_file import assignments
 from riskpath.cli.environments import ENVIRONMENTS, is_gymnasium
 from riskpath.cli.run_commands import evaluate, resume, train
 from riskpath.cli.run_folder import SavedRun
+from riskpath.cli.sweep_command import sweep
 from riskpath.cli.tables import solution_table, solve_all, table_of
 from riskpath.envs import make
 from riskpath.errors import RiskpathError
@@ -214,6 +215,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "resume": resume,
     "reproduce": reproduce,
+    "sweep": sweep,
     "bench": bench,
     "agents": agents,
     "envs": envs,

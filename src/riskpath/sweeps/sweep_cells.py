@@ -76,18 +76,16 @@ class SweepCell:
 
     def split(self) -> Sequence["SweepCell"]:
         """Return two halves, of the blocks if there are several: of the combinations, or of the seeds of one."""
-        first = self.blocks // 2
-        rest = self.blocks - first if first else 1
-        if len(self.combinations) > 1:
-            half = len(self.combinations) * (first or 1) // (self.blocks if first else 2)
-            half = half or len(self.combinations) // 2
-            parts = (self.combinations[:half], self.combinations[half:])
-            return [replace(self, combinations=p, blocks=b) for p, b in zip(parts, (first or 1, rest), strict=True)]
-        if self.seeds > 1:
-            half = self.seeds * (first or 1) // (self.blocks if first else 2)
-            after = replace(self, first_seed=self.first_seed + half, seeds=self.seeds - half, blocks=rest)
-            return [replace(self, seeds=half, blocks=first or 1), after]
-        return []
+        blocks = (self.blocks // 2, self.blocks - self.blocks // 2) if self.blocks > 1 else (1, 1)
+        several = len(self.combinations) > 1
+        half = (len(self.combinations) if several else self.seeds) * blocks[0] // sum(blocks)
+        if several:
+            parts = zip((self.combinations[:half], self.combinations[half:]), blocks, strict=True)
+            return [replace(self, combinations=part, blocks=number) for part, number in parts]
+        if not half:
+            return []
+        last = replace(self, first_seed=self.first_seed + half, seeds=self.seeds - half, blocks=blocks[1])
+        return [replace(self, seeds=half, blocks=blocks[0]), last]
 
     def run(self, report: Report | None = None) -> dict[str, Any] | None:
         """Train and judge all lanes; return the content of the file, or None if training was interrupted."""
