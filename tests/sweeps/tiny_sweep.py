@@ -1,4 +1,4 @@
-"""A sweep that takes a moment, as a program: `python -m tests.sweeps.tiny_sweep FOLDER [RAY ADDRESS]` prints its rows."""
+"""A sweep that takes a moment, as a program: `python -m tests.sweeps.tiny_sweep FOLDER [ADDRESS]` prints its rows."""
 
 import json
 import sys

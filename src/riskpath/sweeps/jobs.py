@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 
@@ -20,6 +20,7 @@ Report = Callable[[float], None]
 Progress = bool | Callable[[str], Any]
 
 
+@runtime_checkable
 class Job(Protocol):
     """A piece of work that can be done anywhere."""
 
