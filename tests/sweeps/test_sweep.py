@@ -242,8 +242,10 @@ def test_a_mistake_is_one_line_before_anything_is_written(tmp_path, unchecked, o
 
 
 def test_lanes_are_those_of_train(unchecked, monkeypatch):
-    agent, how = rp.Adaptive(rp.CVaR(0.25), **TINY_ADAPTIVE), {"steps": 100, "evaluate_every": 50}
+    agent = rp.Adaptive(rp.CVaR(0.25), **TINY_ADAPTIVE)
+    how: dict[str, Any] = {"steps": 100, "evaluate_every": 50}
     lines: list[str] = []
+    run, lanes = None, []
     result = rp.sweep(
         agent, "RiskyGrid", {"risk.level": [0.25, 0.5]}, **how, seeds=2, max_lanes=2, progress=lines.append
     )
@@ -257,6 +259,7 @@ def test_lanes_are_those_of_train(unchecked, monkeypatch):
         assert lanes[1]["curve"] == [[point["step"], point["values"][0][1]] for point in run.curve]
         assert {lane["steps"] for lane in lanes} == {run.steps}
     monkeypatch.setattr(sweep_cells, "SITUATIONS", 1)  # values without an exact law have intervals
+    assert run is not None
     sampled = sweep_cells.Judge(run, FEWEST)(0, 1)
     assert sampled["low"] <= sampled["value"] <= sampled["mean"]
     assert sampled["episodes"] == FEWEST
