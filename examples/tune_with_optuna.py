@@ -14,6 +14,7 @@ def value_of(learning_rate: float, epsilon_start: float) -> float:
 
 
 def objective(trial) -> float:
+    """Return the value of the hyperparameters that Optuna suggests."""
     rate = trial.suggest_float("learning_rate", 1e-4, 1e-1, log=True)
     return value_of(rate, trial.suggest_float("epsilon_start", 0.1, 1.0))
 

@@ -4,6 +4,7 @@
 each test starts and stops its own.
 """
 
+import importlib
 import json
 import os
 import threading
@@ -41,7 +42,7 @@ def test_an_address_at_which_nobody_answers_is_one_line(address, message):
 def cluster(monkeypatch) -> Iterator[Any]:
     """Start a head without work of its own and two nodes with one CPU each."""
     pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
-    from ray.cluster_utils import Cluster
+    Cluster = importlib.import_module("ray.cluster_utils").Cluster
 
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{ROOT}")
     monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")

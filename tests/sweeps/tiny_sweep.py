@@ -1,5 +1,6 @@
-"""A sweep that takes a moment, as a program: `python -m tests.sweeps.tiny_sweep FOLDER [ADDRESS]` prints its rows."""
+"""A sweep that takes a moment, as a program that prints its rows: `python -m tests.sweeps.tiny_sweep FOLDER [HEAD]`."""
 
+import dataclasses
 import json
 import sys
 from typing import Any
@@ -23,7 +24,8 @@ def numbers(result: rp.Sweep) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    folder, *address = sys.argv[1:]
-    result = rp.sweep(TINY, "RiskyGrid", AXES, **HOW, out=folder, ray=address[0] if address else None)
+    folder, *head = sys.argv[1:]
+    agent = dataclasses.replace(TINY, network=rp.Network(hidden=(4,), head="table")) if head == ["table"] else TINY
+    result = rp.sweep(agent, "RiskyGrid", AXES, **HOW, out=folder)
     assert not result.missing, result.failed
     print(json.dumps(numbers(result)))

@@ -102,7 +102,8 @@ def _replace(thing: Any, names: list[str], value: Any, axis: str, whole: tuple[A
         kinds = (fields[name].type, *get_args(fields[name].type))
         value = float(value) if float in kinds else value  # only floats may differ between lanes
     with in_one_line(axis):
-        return dataclasses.replace(thing, **{name: value})
+        module: Any = thing
+        return dataclasses.replace(module, **{name: value})
 
 
 def axes_of(agent: Agent, env: Any) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The result of a sweep: one row for every lane, as a table, as CSV, and summarised over seeds."""
 
 import csv
+import importlib
 import math
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -48,7 +49,7 @@ class Sweep:
         """Return the rows as a pandas DataFrame, or as a list of dictionaries if pandas is not installed."""
         if find_spec("pandas") is None:
             return self.rows()
-        import pandas
+        pandas = importlib.import_module("pandas")
 
         return pandas.DataFrame(self.rows(), columns=["combination", *self.axes, *COLUMNS])
 

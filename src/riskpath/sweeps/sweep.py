@@ -59,7 +59,7 @@ def sweep(
         evaluate_every: Steps between evaluations of the greedy policies, kept as learning curves.
         episodes: Episodes for the value of a lane where there is no exact one; by default 1,000, and 100 in Gymnasium.
         max_lanes: The most lanes that a device trains at a time; by default as many as fit into its memory. With the
-            same number given, lanes have the same bits on one device, on several, and on Ray.
+            same number given, lanes have the same bits on one device and on Ray.
         retries: How often a failing cell is tried again.
         ray: The address of a Ray cluster on which cells are trained: "auto" for the one of this machine, or
             "HOST:PORT". By default they are trained in this process.

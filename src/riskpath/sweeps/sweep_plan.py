@@ -95,7 +95,7 @@ class SweepPlan:
     def cells(self, width: int, devices: int = 1) -> list[SweepCell]:
         """Return all lanes in cells of one block for each device; a block has `width` lanes or fewer.
 
-        Blocks do not depend on the number of devices, and so neither do the bits of a lane.
+        Blocks do not depend on the number of devices: each device trains the lanes that one would train at a time.
         """
         cells: list[SweepCell] = []
         for group in self.groups():

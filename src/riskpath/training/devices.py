@@ -1,8 +1,9 @@
 """Lanes on several devices: each device trains its own lanes with the same program, without communication.
 
 Every array of `Lanes` is split along the axis of lanes, the replay buffer along its columns. Lanes are spread over as
-many local devices as divide their number: eight lanes over eight devices, or over four of six. A lane has the same
-bits on every number of devices if each device has equally many lanes; programs of another width round differently.
+many local devices as divide their number: eight lanes over eight devices, or over four of six. Random numbers are the
+same on every number of devices. So are all bits of agents with tables; XLA compiles networks differently for several
+devices, and for other numbers of lanes, so that sums of products are rounded differently.
 """
 
 from collections.abc import Callable
