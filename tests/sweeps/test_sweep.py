@@ -128,7 +128,8 @@ def test_an_interrupted_sweep_goes_on_where_it_was(trained, tmp_path):
     lines: list[str] = []
     whole = sweep(out=tmp_path, progress=lines.append)
     assert len(trained.cells) == 3 + 4  # the third was interrupted
-    assert lines[0].startswith("3 of 6 cells, about ")
+    assert lines[0] == "2 of 6 cells done"
+    assert lines[1].startswith("3 of 6 cells done, about ")
     assert [(lane["combination"], lane["seed"]) for lane in whole.lanes] == [(c, s) for c in range(6) for s in (0, 1)]
     assert rp.load_sweep(tmp_path).rows() == whole.rows() == sweep().rows()
     assert sweep(out=tmp_path).rows() == whole.rows()
@@ -249,7 +250,7 @@ def test_lanes_are_those_of_train(unchecked, monkeypatch):
     result = rp.sweep(
         agent, "RiskyGrid", {"risk.level": [0.25, 0.5]}, **how, seeds=2, max_lanes=2, progress=lines.append
     )
-    assert len(lines) == 2
+    assert len(lines) == 3
     for number, level in enumerate((0.25, 0.5)):
         run = rp.train(dataclasses.replace(agent, risk=rp.CVaR(level)), "RiskyGrid", **how, seeds=2)
         lanes = [lane for lane in result.lanes if lane["combination"] == number]

@@ -95,18 +95,18 @@ def engine(ray: str | None) -> Any:
 
 def run_jobs(
     jobs: Sequence[Job],
-    finish: Callable[[Any, dict[str, Any]], None],
+    finish: Callable[[Any, dict[str, Any]], str],
     worker: Any,
     *,
     retries: int = 1,
     progress: Progress = False,
     done: int = 0,
-) -> tuple[dict[str, str], bool]:
-    """Do all jobs; return those that failed, with the reasons, and whether the user interrupted the work.
+) -> dict[str, str]:
+    """Do all jobs, unless the user interrupts the work; return those that failed, with the reasons.
 
     Args:
         jobs: The jobs.
-        finish: Called with each finished job and its result, at once.
+        finish: Called with each finished job and its result, at once; returns a word about it for the progress.
         worker: `Local` or `OnRay`.
         retries: How often a failing job is tried again before it is split or reported.
         progress: True for a progress bar, or a function of a line that is called after every job.
@@ -122,10 +122,9 @@ def run_jobs(
             job, result = worker.wait(meter.inside)
             waiting -= 1
             if result is None:
-                return failed, True
+                break
             if not isinstance(result, Failure):
-                finish(job, result)
-                meter.after(job, "done")
+                meter.after(job, finish(job, result))
                 continue
             again = [job] if tries.get(job.name, 0) < retries and not result.out_of_memory else job.split()
             for part in again:
@@ -134,13 +133,13 @@ def run_jobs(
                 waiting += 1
             if not again:
                 failed[job.name] = result.line
-                meter.after(job, f"failed: {result.line}")
+                meter.after(job, result.line, failed=True)
     except KeyboardInterrupt:
-        return failed, True
+        pass
     finally:
         worker.close()
         meter.close()
-    return failed, False
+    return failed
 
 
 class Meter:
@@ -151,6 +150,8 @@ class Meter:
         self._count, self._ended, self._began = done + len(jobs), 0, time.monotonic()
         self._bar = make_bar("sweep", 1_000) if progress is True else None
         self._show = progress if callable(progress) else _to_stderr if progress and not self._bar else None
+        if self._show and jobs:
+            self._show(f"{done} of {self._count} cells done")
 
     def inside(self, job: Job, share: float) -> None:
         """Show how far a job is."""
@@ -158,14 +159,14 @@ class Meter:
             ended = f"{self._before + self._ended} of {self._count} cells"
             self._bar.update(round(1_000 * (self._done + share * job.size) / self._total), f"{ended}, {job.name}"[:60])
 
-    def after(self, job: Job, end: str) -> None:
+    def after(self, job: Job, end: str, failed: bool = False) -> None:
         """Show that a job has ended."""
-        self._done, self._ended = self._done + job.size, self._ended + 1
+        self._done, self._ended = self._done + job.size, self._ended + (not failed)
         self._count = max(self._count, self._before + self._ended)  # a job may have been split
         self.inside(job, 0.0)
         if self._show:
             rest = (time.monotonic() - self._began) * max(0.0, self._total - self._done) / self._done
-            ready = f"{self._before + self._ended} of {self._count} cells, about {duration(rest)} left"
+            ready = f"{self._before + self._ended} of {self._count} cells done, about {duration(rest)} left"
             self._show(f"{ready}: {job.name}, {end}")
 
     def close(self) -> None:

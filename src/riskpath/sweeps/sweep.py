@@ -98,12 +98,13 @@ def run_plan(
         worker.close()
         raise
 
-    def finish(cell: SweepCell, content: dict[str, Any]) -> None:
+    def finish(cell: SweepCell, content: dict[str, Any]) -> str:
         if store is not None:
             store.add(cell.file, content)
         lanes.update({(lane["combination"], lane["seed"]): lane for lane in content["lanes"]})
+        return f"{content['lanes'][0]['seconds']:.0f} s"
 
-    failed, _ = run_jobs(left, finish, worker, retries=retries, progress=progress, done=len(cells) - len(left))
+    failed = run_jobs(left, finish, worker, retries=retries, progress=progress, done=len(cells) - len(left))
     result = as_sweep(list(plan.over), lanes, len(plan.combinations) * plan.seeds, failed)
     if store is not None:
         store.set_failed(failed)
