@@ -20,6 +20,7 @@ from riskpath.sweeps.ray_engine import require_answer
 from tests.sweeps.tiny_sweep import AXES, HOW, TINY, numbers
 
 ROOT = Path(__file__).parents[2]
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # Ray's way to say: use the loopback interface only
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
 
@@ -96,6 +97,6 @@ def test_no_cluster_on_this_machine_is_one_line(unchecked, monkeypatch):
     pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     began = time.monotonic()
-    with pytest.raises(rp.RiskpathError, match="no Ray cluster answers at 'auto'"):
+    with pytest.raises(rp.RiskpathError, match="no Ray cluster answers at"):
         sweep(ray="auto")
     assert time.monotonic() - began < 60

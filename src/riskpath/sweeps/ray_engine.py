@@ -5,6 +5,7 @@ disk. If a node dies, Ray runs its tasks again on another one. A result is taken
 """
 
 import contextlib
+import importlib
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -65,12 +66,19 @@ def _connect(address: str) -> tuple[Any, bool]:
     ray = require_extra("ray", "ray", "a sweep on Ray")
     if ray.is_initialized():
         return ray, False
-    require_answer(address)
+    require_answer(_last_cluster() or address if address == "auto" else address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=_dashboard(address))
     except Exception as error:
         raise RiskpathError(f"no Ray cluster answers at {address!r}: {one_line(error)}") from None
     return ray, True
+
+
+def _last_cluster() -> str | None:
+    """Return the address that "auto" stands for, as far as Ray says; the cluster there may be gone."""
+    with contextlib.suppress(Exception):  # not public
+        return importlib.import_module("ray._private.services").canonicalize_bootstrap_address("auto")
+    return None
 
 
 def _dashboard(address: str) -> bool | None:
