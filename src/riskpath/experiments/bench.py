@@ -19,7 +19,8 @@ from riskpath.experiments.bench_scores import rows
 from riskpath.experiments.bench_suite import QUICK_RISKS, RISKS, SIZES, as_entrants, as_problems
 from riskpath.experiments.records import write_json
 from riskpath.risk.compose import parse_risk
-from riskpath.sweeps.jobs import Progress, engine, run_jobs
+from riskpath.sweeps.jobs import Progress, run_jobs
+from riskpath.sweeps.ray_engine import engine
 from riskpath.validation import given, require_counts
 
 CELLS, RESULT, TABLE = "cells", "bench.json", "bench.md"

@@ -84,15 +84,6 @@ class Local:
         self._jobs.clear()
 
 
-def engine(ray: str | None) -> Any:
-    """Return what does the jobs: this process, or the Ray cluster at an address."""
-    if ray is None:
-        return Local()
-    from riskpath.sweeps.ray_engine import OnRay  # only here, because Ray is optional
-
-    return OnRay(ray)
-
-
 def run_jobs(
     jobs: Sequence[Job],
     finish: Callable[[Any, dict[str, Any]], str],

@@ -12,13 +12,18 @@ from typing import Any
 
 from riskpath.errors import RiskpathError, one_line
 from riskpath.extras import require_extra
-from riskpath.sweeps.jobs import Failure, Job, attempt
+from riskpath.sweeps.jobs import Failure, Job, Local, attempt
 
 ANSWER_SECONDS = 5.0
 """How long an address may take to answer."""
 NODE_RETRIES = 5
 """How often Ray runs a task again whose node or process has died."""
 LOCAL_NAMES = ("auto", "local")
+
+
+def engine(ray: str | None) -> "Local | OnRay":
+    """Return what does the jobs: this process, or the Ray cluster at an address. Ray is imported only if asked for."""
+    return Local() if ray is None else OnRay(ray)
 
 
 class OnRay:

@@ -14,7 +14,8 @@ from typing import Any
 from riskpath.agents.agent import Agent
 from riskpath.errors import RiskpathError
 from riskpath.sweeps.axes import as_axes
-from riskpath.sweeps.jobs import Progress, engine, run_jobs
+from riskpath.sweeps.jobs import Progress, run_jobs
+from riskpath.sweeps.ray_engine import engine
 from riskpath.sweeps.result import Sweep, as_sweep
 from riskpath.sweeps.store import TABLE, SweepFolder
 from riskpath.sweeps.sweep_cells import SweepCell
