@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import riskpath as rp
+from riskpath.mdp.policy_evaluation import TooManySituations
 from riskpath.sweeps import lane_memory, sweep_cells
 from riskpath.sweeps.result import stored_plan
 from riskpath.sweeps.sweep_cells import SweepCell
@@ -258,7 +259,11 @@ def test_lanes_are_those_of_train(trained_too, unchecked, monkeypatch, request):
         assert lanes[1]["curve"] == [[point["step"], point["values"][0][1]] for point in run.curve]
         assert {lane["steps"] for lane in lanes} == {run.steps}
     assert run is not None
-    monkeypatch.setattr(sweep_cells, "SITUATIONS", 1)  # values without an exact law have intervals
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise TooManySituations("too many")
+
+    monkeypatch.setattr(rp.Run, "law", refuse)  # values without an exact law have intervals
     sampled = sweep_cells.Judge(run, 200)(0, 1)
     assert sampled["low"] - 1e-6 <= sampled["value"] <= sampled["mean"] + 1e-6
     assert sampled["episodes"] == 200
