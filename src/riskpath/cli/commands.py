@@ -172,6 +172,7 @@ def reproduce(
     seeds: int | None = None,
     only: str = "",
     out: Path | None = None,
+    ray: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None,
 ) -> None:
     """Train the agents of one of the paper's experiments; write the results of every seed and the figures.
 
@@ -183,6 +184,7 @@ def reproduce(
         only: Train only the parts with this text in their name, for example IQN.
         out: The folder for the results, in which an interrupted experiment is also continued; by default "results", or
             "runs" with --quick or --seeds.
+        ray: For mountain-car: train on a Ray cluster, auto for the one of this machine, or HOST:PORT.
     """
     from riskpath.experiments.report import EXPERIMENTS, Rows  # matplotlib is slow to import
 
@@ -193,6 +195,8 @@ def reproduce(
     parts = list(dict.fromkeys(chosen.parts(quick)))
     if only and not any(only in part for part in parts):
         raise RiskpathError(f"{experiment} has no part {only!r}; there are {'; '.join(parts) or 'none to choose from'}")
+    if ray and not chosen.on_ray:
+        raise RiskpathError(f"{experiment} does not run on Ray; mountain-car does")
     out = out or Path("runs" if quick or seeds else "results")
     console = Console()
     result = chosen.reproduce(
@@ -201,6 +205,7 @@ def reproduce(
         seeds=seeds or (2 if quick else chosen.seeds),
         show=console.print,
         **({"only": only} if only else {}),
+        **given(ray=ray),
     )
     for part in chosen.report(result, out):
         console.print(table_of(*part) if isinstance(part, Rows) else part, highlight=False)
