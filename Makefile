@@ -9,6 +9,7 @@
 #   make format       fix what ruff can fix
 #   make package      build the wheel, install it into an empty environment and try it there
 #   make test-peers   test together with Stable-Baselines3, which installs PyTorch
+#   make test-ray     test sweeps on a local Ray cluster of two nodes
 #   make bench-peers-install   add the peers of benchmarks/hedging.py and benchmarks/qrsrm_peer.py to .venv-peers
 #   make clean        remove everything that these commands created
 PYTHON ?= python3
@@ -17,7 +18,7 @@ PIP := python -m pip --quiet --disable-pip-version-check
 # Python keeps compiled modules, even where the environment says otherwise: the tests start it many times.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo test unit test-long test-peers bench-peers-install lint format package docs clean
+.PHONY: install demo test unit test-long test-peers test-ray bench-peers-install lint format package docs clean
 
 install: .venv/.installed
 
@@ -54,6 +55,15 @@ test-peers: .venv-peers/.installed
 	.venv-peers/bin/$(PIP) install -c constraints.txt -e ".[all]" pytest beartype stable-baselines3==2.9.2
 	@touch $@
 
+# Ray is large, so its tests have an environment of their own, too.
+test-ray: .venv-ray/.installed
+	.venv-ray/bin/pytest tests/sweeps/test_ray.py
+
+.venv-ray/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/$(PIP) install -c constraints.txt -e ".[all,ray]" hypothesis pytest beartype ray==2.60.0
+	@touch $@
+
 # pfhedge asks for NumPy 1 but imports none of it, so it is installed without its dependencies.
 bench-peers-install: .venv-peers/.installed
 	.venv-peers/bin/$(PIP) install -c constraints.txt pandas tqdm
@@ -86,4 +96,4 @@ docs: .venv/.docs-installed
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-peers site build dist .pytest_cache .ruff_cache docs/.ruff_cache .hypothesis
+	rm -rf .venv .venv-peers .venv-ray site build dist .pytest_cache .ruff_cache docs/.ruff_cache .hypothesis

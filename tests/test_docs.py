@@ -34,17 +34,19 @@ REPEATED = [
     "docs/tutorials/gymnasium.md",  # guides/gymnasium.md and guides/evaluation.md call the same
     "examples/own_agent.py",  # docs/guides/own-agent.md trains an agent, and has this one
     "examples/serve_policy.py",  # guides/production.md exports as well, and tests/evaluation
+    "examples/tune_with_optuna.py",  # docs/guides/sweeps.md calls the same
     "examples/own_environment.py",  # docs/guides/gymnasium.md trains on an environment of its own
 ]
 """Pages and examples that `make test` leaves out."""
 UNTRAINED = [
     "README.md",
+    "docs/guides/sweeps.md",
     *(f"docs/agents/{name}.md" for name in ("cvar-drl", "iqn", "qrsrm", "tql")),
     "examples/learn_and_compare.py",
 ]
 """Those that `make test` runs with stand-ins for the steps of training: the tests of their agents train them.
 
-Guides and tutorials are trained as they are written.
+Other guides and tutorials are trained as they are written.
 """
 
 

@@ -12,6 +12,7 @@ EXTRAS = {
     "export": ("flatbuffers",),
     "gymnasium": ("gymnasium",),
     "plot": ("matplotlib",),
+    "ray": ("ray",),
     "tensorboard": ("tensorboardX",),
 }
 """Extra → the packages it installs."""

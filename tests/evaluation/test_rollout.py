@@ -24,7 +24,7 @@ def run(episodes: int = EPISODES, limit: int = 5, seed: int = 0) -> module.Retur
     env = stack([as_arrays(MAZE_ENV)] * len(AGENTS), SEEDS, eqx.is_array)
     keys = jax.random.split(jax.random.key(7), LANES)
     state = eqx.filter_vmap(lambda agent, key: agent.init(spec, key=key))(agent, keys)
-    return module.rollout(agent, env, state, spec, episodes, limit, key=jax.random.key(seed))
+    return module.rollout(agent, env, state, spec, episodes, limit, keys=jax.random.split(jax.random.key(seed), LANES))
 
 
 def record_pieces(monkeypatch: pytest.MonkeyPatch, fits: int = 10**9, error: str = "RESOURCE_EXHAUSTED: 100 GiB"):

@@ -65,3 +65,29 @@ def test_committed_tables_are_made_of_committed_results():
     assert mountain_car_figures.tables(result) == (RESULTS / "mountain_car.md").read_text()
     final = json.loads((RESULTS / "mountain_car.json").read_text())
     assert [{key: value for key, value in one.items() if key != "curve"} for one in result["records"]] == final
+
+
+def test_groups_are_run_stored_and_not_run_again(tmp_path, monkeypatch):
+    ran: list[tuple[str, int]] = []
+
+    def run(self: mountain_car.CarGroup, report: object = None) -> dict:
+        ran.append((self.agent, len(self.group)))
+        rows = [
+            {**record(self.agent, c, measure, 1.0), "trained_for": trained, "curve": []}
+            for (c, trained), measures in zip(self.group, self.judged, strict=True)
+            for measure in measures
+        ]
+        return {"records": rows, "seconds": 2.0}
+
+    monkeypatch.setattr(mountain_car.CarGroup, "run", run)
+    cells = [(0.1, "cvar:0.25"), (0.1, "pow:-2"), (0.5, "pow:-2")]
+    first = mountain_car.reproduce(tmp_path, only="control", cells=cells, show=lambda _: None)
+    assert [(r["c"], r["risk"], r["trained_for"]) for r in first["records"]] == [(*cell, "mean") for cell in cells]
+    whole = mountain_car.reproduce(tmp_path, cells=cells, show=lambda _: None)
+    assert ran == [("mean control", 2), ("IQTD3", 3), ("TQL convolved", 3), ("TQL joint", 3)]
+    assert [r["agent"] for r in whole["records"]] == [name for name in mountain_car.AGENTS for _ in cells]
+    assert whole["seconds"] == 8.0
+    assert mountain_car.reproduce(tmp_path, cells=cells)["records"] == whole["records"]
+    assert len(ran) == 4
+    group = mountain_car.CarGroup("IQTD3", tuple(cells), tuple((m,) for _, m in cells), 100, 1, True)
+    assert [one for part in group.split() for one in part.group] == cells

@@ -28,6 +28,8 @@ def bench(
     out: Path | None = None,
     quick: bool = False,
     only: str = "",
+    retries: int = 1,
+    ray: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None,
 ) -> None:
     """Train every agent on every problem for every measure; compare the policies with the exact optimum.
 
@@ -42,12 +44,15 @@ def bench(
             runs/bench if any other option is given.
         quick: Short training on two small problems, a few minutes: shows that everything runs.
         only: Train only the cells with this text in their name, for example "Adaptive on".
+        retries: How often a failing cell is tried again.
+        ray: Train on a Ray cluster: auto for the one of this machine, or HOST:PORT.
     """
     if suite not in SUITES:
         raise RiskpathError(f"unknown benchmark {suite!r}; there is {', '.join(SUITES)}")
     options: dict[str, Any] = given(agents=agents, problems=problems, risks=risks, seeds=seeds, steps=steps)
     folder = out or Path("runs/bench-quick" if quick else "runs/bench" if options else "results/bench")
-    result = run_bench(**options, out=folder, quick=quick, only=only, command=_command(options, quick), progress=True)
+    how: dict[str, Any] = {"quick": quick, "only": only, "retries": retries, "ray": ray, "progress": True}
+    result = run_bench(**options, out=folder, command=_command(options, quick), **how)
     failed = [f"{name}: {line}" for name, line in result.failed.items()]
     if not result.cells and not failed:
         raise KeyboardInterrupt(f"interrupted before the first of {len(result.missing)} cells was finished")

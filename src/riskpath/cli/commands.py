@@ -15,6 +15,7 @@ from riskpath.cli.environments import ENVIRONMENTS, is_gymnasium
 from riskpath.cli.report_command import report
 from riskpath.cli.run_commands import evaluate, export, resume, train
 from riskpath.cli.run_folder import SavedRun
+from riskpath.cli.sweep_command import sweep
 from riskpath.cli.tables import solution_table, solve_all, table_of
 from riskpath.envs import make
 from riskpath.errors import RiskpathError
@@ -172,6 +173,7 @@ def reproduce(
     seeds: int | None = None,
     only: str = "",
     out: Path | None = None,
+    ray: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None,
 ) -> None:
     """Train the agents of one of the paper's experiments; write the results of every seed and the figures.
 
@@ -183,6 +185,7 @@ def reproduce(
         only: Train only the parts with this text in their name, for example IQN.
         out: The folder for the results, in which an interrupted experiment is also continued; by default "results", or
             "runs" with --quick or --seeds.
+        ray: For mountain-car: train on a Ray cluster, auto for the one of this machine, or HOST:PORT.
     """
     from riskpath.experiments.report import EXPERIMENTS, Rows  # matplotlib is slow to import
 
@@ -193,6 +196,8 @@ def reproduce(
     parts = list(dict.fromkeys(chosen.parts(quick)))
     if only and not any(only in part for part in parts):
         raise RiskpathError(f"{experiment} has no part {only!r}; there are {'; '.join(parts) or 'none to choose from'}")
+    if ray and not chosen.on_ray:
+        raise RiskpathError(f"{experiment} does not run on Ray; mountain-car does")
     out = out or Path("runs" if quick or seeds else "results")
     console = Console()
     result = chosen.reproduce(
@@ -201,6 +206,7 @@ def reproduce(
         seeds=seeds or (2 if quick else chosen.seeds),
         show=console.print,
         **({"only": only} if only else {}),
+        **given(ray=ray),
     )
     for part in chosen.report(result, out):
         console.print(table_of(*part) if isinstance(part, Rows) else part, highlight=False)
@@ -217,6 +223,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": export,
     "report": report,
     "reproduce": reproduce,
+    "sweep": sweep,
     "bench": bench,
     "agents": agents,
     "envs": envs,

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 from riskpath.agents.agent import Agent, AgentState, act_greedily
 from riskpath.envs.environment import Environment
 from riskpath.envs.vector import VectorEnvironment
-from riskpath.types import EnvSpec, Key, TimeStep, shapes_of, tree_where
+from riskpath.types import EnvSpec, Key, Keys, TimeStep, shapes_of, tree_where
 
 Returns = tuple[Float[np.ndarray, "L N"], Float[np.ndarray, "L N"], Bool[np.ndarray, "L N"]]
 """Returns, discounted returns, and which episodes ended before the limit on their steps."""
@@ -45,11 +45,11 @@ def _account(account: Any, reward: Any, discount: Any) -> tuple[Any, Any, Any]:
 
 
 def rollout(
-    agent: Agent, env: Environment, state: AgentState, spec: EnvSpec, episodes: int, limit: int, *, key: Key
+    agent: Agent, env: Environment, state: AgentState, spec: EnvSpec, episodes: int, limit: int, *, keys: Keys
 ) -> Returns:
-    """Roll out greedy episodes of every lane; agent, environment and state have a leading axis of lanes."""
+    """Roll out greedy episodes of every lane; agent, environment, state and keys have an axis of lanes."""
     lanes = state.gradient_steps.shape[0]
-    keys = jax.vmap(lambda key: jax.random.split(key, episodes))(jax.random.split(key, lanes))
+    keys = jax.vmap(lambda key: jax.random.split(key, episodes))(keys)
     size = min(episodes, _piece(agent, state, spec, lanes))
     while True:
         try:

@@ -8,9 +8,6 @@ The command line does the same: `riskpath bench suite`. A cell is an agent on a 
 """
 
 import json
-import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,8 @@ from riskpath.experiments.bench_scores import rows
 from riskpath.experiments.bench_suite import QUICK_RISKS, RISKS, SIZES, as_entrants, as_problems
 from riskpath.experiments.records import write_json
 from riskpath.risk.compose import parse_risk
-from riskpath.training.run import TrainingStopped
+from riskpath.sweeps.jobs import Progress, run_jobs
+from riskpath.sweeps.ray_engine import engine
 from riskpath.validation import given, require_counts
 
 CELLS, RESULT, TABLE = "cells", "bench.json", "bench.md"
@@ -100,7 +98,9 @@ def bench(
     quick: bool = False,
     only: str = "",
     command: str = "",
-    progress: bool | Callable[[str], Any] = False,
+    retries: int = 1,
+    ray: str | None = None,
+    progress: Progress = False,
 ) -> Bench:
     """Train every agent on every problem for every measure, and compare the policies with the exact optimum.
 
@@ -121,9 +121,12 @@ def bench(
         quick: Short training on two small problems: shows that everything runs, not what agents reach.
         only: Train only the cells with this text in their name, for example "Adaptive on".
         command: The command to be recorded with the results.
-        progress: True for one line on stderr for each cell and a progress bar, or a function of that line.
+        retries: How often a failing cell is tried again.
+        ray: The address of a Ray cluster on which cells are trained, as for `sweep`; by default in this process.
+        progress: True for one progress bar over all cells, or a function of a line that is called after each cell.
     """
     require_counts(**given(seeds=seeds, steps=steps))
+    require_counts(0, retries=retries)
     measures = list(dict.fromkeys(str(parse_risk(risk)) for risk in _risks(risks, quick)))
     seeds = seeds or (QUICK_SEEDS if quick else SEEDS)
     more = given(steps=steps)
@@ -139,39 +142,18 @@ def bench(
         raise RiskpathError(f"no cell has {only!r} in its name; there are {'; '.join(cell.name for cell in cells)}")
     folder = None if out is None else Path(out) / CELLS
     done = {} if folder is None else {cell.name: found for cell in cells if (found := cell.stored(folder))}
-    failed = _train(wanted, folder, done, progress)
+
+    def finish(cell: Cell, content: dict[str, Any]) -> str:
+        if folder is not None:
+            cell.store(folder, content)
+        done[cell.name] = content
+        return f"{content['seconds']:.0f} s"
+
+    left = [cell for cell in wanted if cell.name not in done]
+    before = len(wanted) - len(left)
+    failed = run_jobs(left, finish, engine(ray), retries=retries, progress=progress, done=before) if left else {}
     finished = [done[cell.name] for cell in cells if cell.name in done]
     return Bench(finished, [cell.name for cell in cells if cell.name not in done], failed, command)
-
-
-def _train(
-    cells: list[Cell], folder: Path | None, done: dict[str, Any], progress: bool | Callable[[str], Any]
-) -> dict[str, str]:
-    """Train the cells that are not done, and add them; stop at Ctrl-C. Return the cells that failed, and why."""
-    show = _to_stderr if progress is True else progress or (lambda line: None)
-    left = [cell for cell in cells if cell.name not in done]
-    began, tried, failed = time.monotonic(), 0, {}
-    if left:
-        show(f"{len(cells) - len(left)} of {len(cells)} cells done")
-    while left:
-        cell, *left = left
-        try:
-            content = cell.run(progress=progress is True)
-            if content is None:
-                return failed
-            if folder is not None:
-                cell.store(folder, content)
-            done[cell.name] = content
-            end = f"{content['seconds']:.0f} s"
-        except KeyboardInterrupt:
-            return failed
-        except TrainingStopped as error:
-            failed[cell.name] = end = str(error)
-        tried += cell.settings["steps"]
-        rest = (time.monotonic() - began) * sum(other.settings["steps"] for other in left) / tried
-        ready = f"{len(cells) - len(left) - len(failed)} of {len(cells)} cells done"
-        show(f"{ready}, about {_duration(rest)} left: {cell.name}, {end}")
-    return failed
 
 
 def _risks(risks: Any, quick: bool) -> Any:
@@ -179,14 +161,3 @@ def _risks(risks: Any, quick: bool) -> Any:
     if risks is None:
         return QUICK_RISKS if quick else RISKS
     return [risks] if isinstance(risks, str) or not hasattr(risks, "__iter__") else risks
-
-
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def _duration(seconds: float) -> str:
-    """Return a time in words: seconds, minutes or hours."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5_400 else f"{seconds / 3600:.1f} h"

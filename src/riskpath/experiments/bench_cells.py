@@ -8,6 +8,7 @@ import json
 import platform
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from riskpath.mdp.policy_evaluation import TooManySituations
 from riskpath.risk.compose import BY_NAME, parse_risk
 from riskpath.risk.law import Law
 from riskpath.risk.measures import Mean
+from riskpath.sweeps.jobs import Report
+from riskpath.sweeps.store import difference
 from riskpath.training.codec import encode
 from riskpath.training.run import Run
 from riskpath.training.train import train
@@ -78,7 +81,16 @@ class Cell:
             "seed": SEED,
         }
 
-    def run(self, progress: bool = False) -> dict[str, Any] | None:
+    @property
+    def size(self) -> float:
+        """Return how much work it is, compared with other cells."""
+        return self.settings["steps"]
+
+    def split(self) -> Sequence["Cell"]:
+        """Return nothing: a file of the benchmark holds all measures of a kind."""
+        return ()
+
+    def run(self, report: Report | None = None) -> dict[str, Any] | None:
         """Train and judge; return the content of the file, or None if training was interrupted."""
         references = {risk: self.problem.reference(risk) for risk in self.risks}
         settings, began = self.settings, time.perf_counter()
@@ -89,7 +101,7 @@ class Cell:
             seeds=self.seeds,
             num_envs=settings["num_envs"],
             seed=SEED,
-            progress=progress,
+            progress=(lambda run, _: report(min(1.0, run.steps / settings["steps"]))) if report else False,
         )
         if not run.finished:
             return None
@@ -158,7 +170,7 @@ class Cell:
             _ = content["results"][0]["values"]
         except (OSError, ValueError, LookupError, TypeError):
             raise RiskpathError(f"{path} is damaged: remove it to train {self.name} again") from None
-        if different := _difference(before, json.loads(json.dumps(self.configuration()))):
+        if different := difference(before, json.loads(json.dumps(self.configuration()))):
             raise RiskpathError(f"{path} has another configuration ({different}): give another folder, or remove it")
         return content
 
@@ -199,15 +211,3 @@ def _optimises(entrant: Entrant, risk: str, settings: dict[str, Any]) -> bool:
     except RiskpathError:
         return False
     return True
-
-
-def _difference(before: Any, now: Any, name: str = "") -> str:
-    """Return the first difference between two configurations in words; "" if there is none."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in {**before, **now}:
-            if found := _difference(before.get(key), now.get(key), key):
-                return found
-        return ""
-    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        return next((found for pair in zip(before, now, strict=True) if (found := _difference(*pair, name))), "")
-    return "" if before == now else f"{name} {before!r}, not {now!r}"

@@ -87,11 +87,15 @@ class Experiment(NamedTuple):
     """Returns the names that `only` chooses from."""
     seeds: int = 8
     """Default number of seeds."""
+    on_ray: bool = False
+    """Whether it takes `ray=`, the address of a cluster."""
 
 
 EXPERIMENTS = {
     "three-state": Experiment(three_state.reproduce, three_state_report, lambda quick: []),
     "grid": Experiment(grid.reproduce, grid_report, lambda quick: [part.name for part in grid.programs(quick)]),
-    "mountain-car": Experiment(mountain_car.reproduce, mountain_car_report, lambda quick: [*mountain_car.AGENTS], 6),
+    "mountain-car": Experiment(
+        mountain_car.reproduce, mountain_car_report, lambda quick: [*mountain_car.AGENTS], 6, True
+    ),
     "suite-optima": Experiment(suite_optima.reproduce, suite_report, suite_optima.parts, 1),
 }

@@ -9,6 +9,8 @@ All cells and seeds of an agent are lanes of one program; measures of different 
 
 import json
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,14 @@ from riskpath.agents.config import ActorCriticTraining
 from riskpath.agents.iqtd3 import IQTD3
 from riskpath.agents.tql_continuous import TQLContinuous
 from riskpath.envs.mountain_car import RiskyMountainCar
+from riskpath.errors import RiskpathError
 from riskpath.experiments.records import earlier, header, write_json
 from riskpath.nn.network import Network
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import Mean, RiskMeasure
 from riskpath.risk.tabulated import Tabulated
+from riskpath.sweeps.jobs import Report, run_jobs
+from riskpath.sweeps.ray_engine import engine
 from riskpath.training.run import Run
 from riskpath.training.train import train
 
@@ -60,6 +65,56 @@ def cells_of(name: str, cells: list[Cell]) -> list[Cell]:
     return [(c, "mean") for c in dict.fromkeys(c for c, _ in cells)] if name == "mean control" else cells
 
 
+@dataclass(frozen=True)
+class CarGroup:
+    """Cells of one agent that are trained by one program; a job of `riskpath.sweeps.jobs`."""
+
+    agent: str
+    group: tuple[Cell, ...]
+    judged: tuple[tuple[str, ...], ...]
+    """The measures by which the policies of each cell are judged."""
+    steps: int
+    seeds: int
+    quick: bool
+
+    @property
+    def name(self) -> str:
+        """Return the agent and the first cell."""
+        return f"{self.agent} from c = {self.group[0][0]:g}, {self.group[0][1]}: {len(self.group)} cells"
+
+    @property
+    def size(self) -> float:
+        """Return the number of lanes."""
+        return len(self.group) * self.seeds
+
+    def split(self) -> Sequence["CarGroup"]:
+        """Return two halves."""
+        if not (half := len(self.group) // 2):
+            return ()
+        parts = (slice(None, half), slice(half, None))
+        return [replace(self, group=self.group[part], judged=self.judged[part]) for part in parts]
+
+    def run(self, report: Report | None = None) -> dict[str, Any] | None:
+        """Train and judge all cells; return their records, or None if training was interrupted."""
+        clock, judged = time.monotonic(), [list(measures) for measures in self.judged]
+        group = list(self.group)
+        run = train(
+            [agent_for(self.agent, parse_risk(measure), self.steps, self.quick) for _, measure in group],
+            [RiskyMountainCar(c, TRAINING_LIMIT) for c, _ in group],
+            steps=self.steps,
+            seeds=self.seeds,
+            seed=SEED,
+            num_envs=ENVS,
+            evaluate_every=self.steps // 16,
+            evaluator=lambda run: {"judged": _judge(run, group, judged, 100)[1]},
+            progress=(lambda run, _: report(min(1.0, run.steps / self.steps))) if report else False,
+        )
+        if not run.finished:
+            return None
+        records = _records(self.agent, run, group, judged)
+        return {"records": records, "seconds": time.monotonic() - clock}
+
+
 def reproduce(
     out: Path,
     *,
@@ -68,50 +123,49 @@ def reproduce(
     only: str = "",
     cells: list[Cell] | None = None,
     steps: int | None = None,
+    ray: str | None = None,
     show: Any = print,
 ) -> dict[str, Any]:
     """Train everything, write the results to the folder `out` after every program, and return them.
 
     `mountain_car.json` is a list of records; `mountain_car_run.json` also has the learning curves, the command and the
-    device. Cells that are in there already, from the same command, are not trained again.
+    device. Cells that are in there already, from the same command, are not trained again. `ray` is the address of a Ray
+    cluster on which programs are run.
     """
     command = (
         "riskpath reproduce mountain-car" + (" --quick" if quick else "") + (f" --seeds {seeds}" if seeds != 6 else "")
     )
     cells = cells or ([(0.5, "cvar:0.25")] if quick else [(c, m) for c in WEIGHTS for m in MEASURES])
     steps = steps or (80_000 if quick else 200_000)
-    result = earlier(out / "mountain_car_run.json", command)
-    records, spent = result["records"], result["seconds"]
+    result, worker = earlier(out / "mountain_car_run.json", command), engine(ray)
+    jobs: list[CarGroup] = []
     for name in AGENTS:
-        done = {(r["c"], r["trained_for"]) for r in records if r["agent"] == name}
+        done = {(r["c"], r["trained_for"]) for r in result["records"] if r["agent"] == name}
         wanted = [cell for cell in cells_of(name, cells) if cell not in done]
-        if only not in name:
-            continue
-        for group in _groups(name, wanted, steps, seeds):
-            clock = time.monotonic()
-            agents = [agent_for(name, parse_risk(measure), steps, quick) for _, measure in group]
-            environments = [RiskyMountainCar(c, TRAINING_LIMIT) for c, _ in group]
-            judged = [[m for c2, m in cells if c2 == c] if trained == "mean" else [trained] for c, trained in group]
-            evaluator = lambda run, g=group, j=judged: {"judged": _judge(run, g, j, 100)[1]}  # noqa: E731
-            run = train(
-                agents,
-                environments,
-                steps=steps,
-                seeds=seeds,
-                seed=SEED,
-                num_envs=ENVS,
-                evaluate_every=steps // 16,
-                evaluator=evaluator,
-                progress=True,
-            )
-            records += _records(name, run, group, judged)
-            took = time.monotonic() - clock
-            spent += took
-            rate = len(group) * seeds * steps / ENVS / took
-            show(f"{name}: {len(group)} cells × {seeds} seeds, {took:.0f} s, {rate:,.0f} gradient steps/s")
-            result = {**header(command, spent), "steps": steps, "records": records}
-            keep(result, out)
+        for group in _groups(name, wanted, steps, seeds, worker.slots) if only in name else []:
+            judged = (tuple(m for c2, m in cells if c2 == c) if t == "mean" else (t,) for c, t in group)
+            jobs.append(CarGroup(name, tuple(group), tuple(judged), steps, seeds, quick))
+
+    def finish(job: CarGroup, content: dict[str, Any]) -> str:
+        result["records"] = _in_order(result["records"] + content["records"], cells)
+        result.update(header(command, result["seconds"] + content["seconds"]), steps=steps)
+        keep(result, out)
+        rate = job.size * steps / ENVS / content["seconds"]
+        line = f"{content['seconds']:.0f} s, {rate:,.0f} gradient steps/s"
+        show(f"{job.agent}: {len(job.group)} cells × {seeds} seeds, {line}")
+        return line
+
+    failed = run_jobs(jobs, finish, worker, progress=True)
+    if failed:
+        name, line = next(iter(failed.items()))
+        raise RiskpathError(f"{len(failed)} programs failed; {name}: {line}")
     return result
+
+
+def _in_order(records: list[dict[str, Any]], cells: list[Cell]) -> list[dict[str, Any]]:
+    """Return records in the order of agents and cells, whichever were finished first."""
+    places = {cell: place for place, cell in enumerate(cells)}
+    return sorted(records, key=lambda r: (AGENTS.index(r["agent"]), places.get((r["c"], r["risk"]), -1), r["seed"]))
 
 
 def keep(result: dict[str, Any], out: Path) -> None:
@@ -121,8 +175,11 @@ def keep(result: dict[str, Any], out: Path) -> None:
     write_json(out / "mountain_car.json", final)
 
 
-def _groups(name: str, cells: list[Cell], steps: int, seeds: int) -> list[list[Cell]]:
-    """Return groups of cells that fit into memory together: a lane is little more than its replay buffer."""
+def _groups(name: str, cells: list[Cell], steps: int, seeds: int, machines: int = 1) -> list[list[Cell]]:
+    """Return groups of cells that fit into memory together: a lane is little more than its replay buffer.
+
+    Several machines share the cells.
+    """
     if not cells:
         return []
     agent = agent_for(name, Mean(), steps)
@@ -131,6 +188,7 @@ def _groups(name: str, cells: list[Cell], steps: int, seeds: int) -> list[list[C
     lane = rows * 16 * 4 + 64e6  # bytes, with ample room for the activations of one update
     stats = jax.devices()[0].memory_stats() or {}
     room = max(1, int(0.6 * stats.get("bytes_limit", 8e9) / (lane * seeds)))
+    room = min(room, -(-len(cells) // machines))
     return [cells[i : i + room] for i in range(0, len(cells), room)]
 
 

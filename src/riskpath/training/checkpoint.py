@@ -87,6 +87,7 @@ def read_checkpoint(path: str | Path, agent: Agent | Sequence[Agent] | None, env
             "curve": decode(curve),
             "plan": decode(header["plan"]),
             "sources": sources,
+            "first_seed": header.get("first_seed", 0),
         }
 
 
@@ -148,6 +149,7 @@ def _describe(run: Any) -> dict[str, Any]:
         "risks": [str(agent.risk) for agent in run.agents],
         "steps": run.steps,
         "seeds": run.seeds,
+        "first_seed": run.first_seed,
         "num_envs": run.lanes.num_envs,
         "random": str(jax.random.key_impl(run.lanes.keys)),
         "plan": encode(run.plan),

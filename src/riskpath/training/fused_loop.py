@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 from riskpath.agents.agent import Agent, AgentState
 from riskpath.agents.learning import update_target
 from riskpath.envs.environment import Environment
+from riskpath.training.devices import lane_mesh, on_devices, spread
 from riskpath.training.lanes import Lanes
 from riskpath.training.replay_buffer import add, gather, sample_indices
 from riskpath.types import EnvSpec, Key, TimeStep, Transition, power, tree_where
@@ -255,14 +256,28 @@ def chunk(lanes: Lanes, spec: EnvSpec, rounds: Any) -> tuple[Lanes, dict[str, Ar
     return _repeat(round_, lanes, rounds)
 
 
-def advance(lanes: Lanes, spec: EnvSpec, steps: int, rounds: int) -> Iterator[tuple[Lanes, Any]]:
+def _explore(lanes: Lanes, spec: EnvSpec, iterations: Any) -> tuple[Lanes, dict[str, Array]]:
+    return warm_up(lanes, spec, iterations), {}
+
+
+def _train(lanes: Lanes, spec: EnvSpec, rounds: Any) -> tuple[Lanes, dict[str, Array]]:
+    return chunk(lanes, spec, rounds)
+
+
+def advance(
+    lanes: Lanes, spec: EnvSpec, steps: int, rounds: int, devices: int | None = None
+) -> Iterator[tuple[Lanes, Any]]:
     """Train for about `steps` more environment steps a lane, and yield the state after every chunk."""
-    goal = int(lanes.steps) + steps
+    goal, mesh = int(lanes.steps) + steps, lane_mesh(lanes.count, devices)
+    explore, train = _explore, _train
+    if mesh is not None:
+        lanes = spread(lanes, mesh)
+        explore, train = (functools.partial(on_devices, program, mesh) for program in (_explore, _train))
     warm = min(steps, max(0, lanes.agent.training.learning_starts - int(lanes.steps)))
     if warm:
-        lanes = warm_up(lanes, spec, jnp.asarray(-(-warm // lanes.num_envs), jnp.int32))
+        lanes, _ = explore(lanes, spec, jnp.asarray(-(-warm // lanes.num_envs), jnp.int32))
         yield lanes, {}
     each = steps_per_round(lanes.agent, lanes.num_envs)
     while (left := goal - int(lanes.steps)) > 0:
-        lanes, metrics = chunk(lanes, spec, jnp.asarray(min(rounds, max(1, -(-left // each))), jnp.int32))
+        lanes, metrics = train(lanes, spec, jnp.asarray(min(rounds, max(1, -(-left // each))), jnp.int32))
         yield lanes, metrics

@@ -30,11 +30,18 @@ from riskpath.types import EnvSpec
 
 
 def start(
-    agents: Sequence[Agent], env: Environment, vector: VectorEnvironment, seeds: int, num_envs: int, seed: int
+    agents: Sequence[Agent],
+    env: Environment,
+    vector: VectorEnvironment,
+    seeds: int,
+    num_envs: int,
+    seed: int,
+    first_seed: int = 0,
 ) -> Lanes:
     """Return lanes as the fused loop does, with the first observations of the environments."""
-    lanes = start_lanes(agents, [env] * len(agents), seeds, num_envs, seed)
-    env_keys = jax.vmap(lambda key: jax.random.split(key, 3)[1])(lane_keys(len(agents), seeds, seed))
+    lanes = start_lanes(agents, [env] * len(agents), seeds, num_envs, seed, first_seed)
+    first_keys = lane_keys(len(agents), seeds, seed, first_seed)
+    env_keys = jax.vmap(lambda key: jax.random.split(key, 3)[1])(first_keys)
     keys = jax.vmap(lambda key: jax.random.split(key, num_envs))(env_keys)
     first = tuple(_by_lane(x, lanes.count) for x in vector.reset(keys.reshape(-1)))
     lanes = eqx.tree_at(lambda s: (s.time_step.observation, s.time_step.action_mask), lanes, first)

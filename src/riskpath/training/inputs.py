@@ -150,6 +150,14 @@ def _fixed(thing: Agent | Environment) -> str:
     return repr((jax.tree.structure(thing), [leaf.shape if eqx.is_array(leaf) else leaf for leaf in leaves]))
 
 
+def program_key(agent: Agent, env: Any) -> str:
+    """Return a text that is the same for settings that one program trains: they differ in numbers only."""
+    if sources := gymnasium_sources(env, 1):
+        return f"{_fixed(agent)} {sources[0].name or id(env)}"
+    environment = as_environment(env)
+    return f"{_fixed(agent)} {environment.spec} {_fixed(as_arrays(environment))}"
+
+
 def require_fit(agent: Agent, spec: EnvSpec, num_envs: int) -> None:
     """Refuse an agent that cannot be trained in an environment."""
     agent.require_actions(spec)

@@ -19,6 +19,7 @@ from riskpath.agents.episodes import no_episodes
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import as_arrays
 from riskpath.evaluation.rollout import begin
+from riskpath.training.devices import lane_mesh, placed_rows
 from riskpath.training.replay_buffer import ReplayBuffer, make_replay_buffer
 from riskpath.types import EnvSpec, Key, Keys, TimeStep, Transition, shapes_of
 
@@ -82,14 +83,23 @@ def _repeat_each(column: Sequence[Any], times: int) -> Array:
     return jax.device_put(np.repeat(np.stack(arrays), times, axis=0))
 
 
-def start(agents: Sequence[Agent], environments: Sequence[Environment], seeds: int, num_envs: int, seed: int) -> Lanes:
+def start(
+    agents: Sequence[Agent],
+    environments: Sequence[Environment],
+    seeds: int,
+    num_envs: int,
+    seed: int,
+    first_seed: int = 0,
+    devices: int | None = None,
+) -> Lanes:
     """Return lanes with fresh networks, fresh episodes and an empty replay buffer."""
     agent, count = stack(agents, seeds, is_swept), len(agents) * seeds
     env = stack([as_arrays(env) for env in environments], seeds, eqx.is_array)
     spec = environments[0].spec
-    keys = lane_keys(len(agents), seeds, seed)
+    keys = lane_keys(len(agents), seeds, seed, first_seed)
     state, (env_state, time_step, memory), keys = _begin_lanes(agent, env, keys, spec, num_envs)
     example = _example_transition(agent, state, time_step, spec)
+    rows = None if isinstance(keys, Tracer) else placed_rows(lane_mesh(count, devices))  # at once, because it is large
     return Lanes(
         agent,
         env,
@@ -98,7 +108,7 @@ def start(agents: Sequence[Agent], environments: Sequence[Environment], seeds: i
         time_step,
         memory,
         jax.device_put(np.zeros((count, num_envs), np.float32)),
-        make_replay_buffer(example, max(agents[0].training.buffer_size // num_envs, 2), count * num_envs),
+        make_replay_buffer(example, max(agents[0].training.buffer_size // num_envs, 2), count * num_envs, rows),
         keys,
         jax.device_put(np.zeros((), np.int32)),
         jax.device_put(np.ones((len(CHECKS),), bool)),
@@ -176,6 +186,6 @@ def _example_transition(agent: Agent, state: AgentState, time_step: TimeStep, sp
     return _EXAMPLES[known]
 
 
-def lane_keys(settings: int, seeds: int, seed: int) -> Keys:
-    """Return a key for each lane; lanes with the same seed number start alike."""
-    return jnp.tile(jax.random.split(jax.random.key(seed), seeds), settings)
+def lane_keys(settings: int, seeds: int, seed: int, first_seed: int = 0) -> Keys:
+    """Return a key for each lane; it depends on the number of the lane's seed only, not on the lanes beside it."""
+    return jnp.tile(jax.random.split(jax.random.key(seed), first_seed + seeds)[first_seed:], settings)

@@ -17,7 +17,7 @@ class TrainingBar:
     """Shows steps, speed and, for each setting, the value that the agents predict (the median over seeds)."""
 
     def __init__(self, goal: int):
-        self.bar = _make_bar("training", goal)
+        self.bar = make_bar("training", goal)
         if self.bar:
             self.bar.update(0, "compiling")
 
@@ -57,7 +57,7 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
         if bar is None or total != total_of_bar:
             if bar is not None:
                 bar.close()
-            bar, total_of_bar = _make_bar(what, total), total
+            bar, total_of_bar = make_bar(what, total), total
         if bar is not None:
             bar.update(done, f"{done} of {total} steps")
 
@@ -68,7 +68,7 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
             bar.close()
 
 
-def _make_bar(what: str, goal: int) -> Any:
+def make_bar(what: str, goal: int) -> Any:
     """Return a bar, or None if stderr is not a terminal."""
     if find_spec("rich") is None:
         return _PlainBar(what, goal) if sys.stderr.isatty() else None

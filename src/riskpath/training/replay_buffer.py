@@ -27,11 +27,11 @@ class ReplayBuffer(eqx.Module):
     """Shapes and types of one transition (as `jax.ShapeDtypeStruct`s), needed to unpack it."""
 
 
-def make_replay_buffer(example: Any, capacity: int, columns: int) -> ReplayBuffer:
-    """Return an empty buffer for transitions like `example`."""
+def make_replay_buffer(example: Any, capacity: int, columns: int, sharding: Any = None) -> ReplayBuffer:
+    """Return an empty buffer for transitions like `example`, on one device or spread over several."""
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), example)
     width = sum(_cells(leaf) for leaf in jax.tree.leaves(shapes))
-    return ReplayBuffer(jnp.zeros((capacity, columns, width)), jnp.zeros((), jnp.int32), shapes)
+    return ReplayBuffer(jnp.zeros((capacity, columns, width), device=sharding), jnp.zeros((), jnp.int32), shapes)
 
 
 def add(buffer: ReplayBuffer, transitions: Any) -> ReplayBuffer:

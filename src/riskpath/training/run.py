@@ -29,7 +29,7 @@ from riskpath.risk.measures import CVaR, RiskMeasure
 from riskpath.training import inputs
 from riskpath.training.checkpoint import read_checkpoint, write_checkpoint
 from riskpath.training.gather_record import gather
-from riskpath.training.lanes import Lanes, stack
+from riskpath.training.lanes import Lanes, lane_keys, stack
 from riskpath.training.selection import select_members, serve
 from riskpath.types import EnvSpec
 from riskpath.validation import given, require_counts, require_whole
@@ -87,6 +87,8 @@ class Run:
     """Where the host steps the environments: how to make those of each setting."""
     vector: VectorEnvironment | None = field(default=None, repr=False)
     """The environments being trained on, if the host steps them."""
+    first_seed: int = 0
+    """Number of the first seed."""
     _copied: tuple[Lanes, Any] | None = field(default=None, repr=False)
     """The lanes that were last copied to the host, and the copy."""
 
@@ -124,7 +126,8 @@ class Run:
         """
         agents, lanes = serve(self, [parse_risk(risk) for risk in risks])
         first = lambda listed: [listed[0]] * len(agents) if listed else []  # noqa: E731
-        run = Run(agents, first(self.environments), self.seeds, lanes, sources=first(self.sources))
+        sources, environments = first(self.sources), first(self.environments)
+        run = Run(agents, environments, self.seeds, lanes, sources=sources, first_seed=self.first_seed)
         run.lanes = select_members(run)
         return run
 
@@ -191,7 +194,8 @@ class Run:
         if env is not None:
             environments, sources = inputs.as_environments(env, len(self.agents))
         inputs.require_alike(self.spec, environments[0].spec)
-        elsewhere = Run(self.agents, environments, self.seeds, self.lanes, sources=sources)
+        own = {"sources": sources, "first_seed": self.first_seed}
+        elsewhere = Run(self.agents, environments, self.seeds, self.lanes, **own)
         returns = elsewhere.sample_returns(self.lanes, episodes, seed, max_episode_steps)
         shape = (len(self.agents), self.seeds, episodes)
         plain, discounted, finished = (np.asarray(x).reshape(shape) for x in returns)
@@ -206,7 +210,8 @@ class Run:
             sources = self.sources
             return inputs.gymnasium_rollout(lanes.agent, lanes.agent_state, sources, spec, episodes, limit, key=key)
         stacked = stack([as_arrays(env) for env in self.environments], self.seeds, eqx.is_array)
-        return rollout(lanes.agent, stacked, lanes.agent_state, spec, episodes, limit, key=key)
+        keys = lane_keys(len(self.agents), self.seeds, seed, self.first_seed)  # settings meet the same randomness
+        return rollout(lanes.agent, stacked, lanes.agent_state, spec, episodes, limit, keys=keys)
 
     def frontier(self, levels: Sequence[float] = LEVELS, episodes: int = 10_000, seed: int = 0) -> LearnedFrontier:
         """Return mean and CVaR of the policies for many levels, all from this one training.

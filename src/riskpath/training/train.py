@@ -30,10 +30,12 @@ def train(
     seeds: int = 1,
     num_envs: int = 1,
     seed: int = 0,
+    first_seed: int = 0,
     progress: bool | Callback = False,
     evaluate_every: int | None = None,
     evaluator: Callable[[Run], dict[str, Any]] | None = None,
     workers: bool = False,
+    devices: int | None = None,
     checkpoint: Checkpointer | str | Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Run:
@@ -51,16 +53,20 @@ def train(
         seeds: Lanes for each setting.
         num_envs: Environments for each lane.
         seed: Seed of all randomness.
+        first_seed: Number of the first seed of each setting: seeds 4 to 7 of a run with `seeds=8` are those of
+            `seeds=4, first_seed=4`. A lane does not depend on those beside it, up to rounding.
         progress: True for a progress bar, or a function called after every chunk with the run and its metrics.
         evaluate_every: Steps between evaluations of the greedy policies, kept in `run.curve`; one more at the end.
         evaluator: A function of the run whose result (a dictionary) is kept there instead of the values.
         workers: Step each Gymnasium environment in a process of its own; worth it if a step is slow.
+        devices: The most local devices over which lanes are spread; by default as many as divide their number.
         checkpoint: A folder to save to at the start, every five minutes and at the end, or a `Checkpointer`. Another
             run that was saved there before is only replaced by `Checkpointer(path, overwrite=True)`.
         callbacks: Functions of the run and a dictionary of metrics, called after every chunk (`callbacks.py`).
     """
-    require_counts(seeds=seeds, num_envs=num_envs, **given(steps=steps, evaluate_every=evaluate_every))
+    require_counts(seeds=seeds, num_envs=num_envs, **given(steps=steps, evaluate_every=evaluate_every, devices=devices))
     require_whole(seed=seed)
+    require_counts(0, first_seed=first_seed)
     inputs.require_functions(progress, evaluator, callbacks)
     if steps is None and not isinstance(agent, Run):
         raise RiskpathError("give steps=…, the environment steps for each lane")
@@ -68,7 +74,7 @@ def train(
     if isinstance(agent, Run):
         run = _continue(agent, env, seeds, num_envs, workers)
     else:
-        run = _begin(agent, env, seeds, num_envs, seed, workers)
+        run = _begin(agent, env, seeds, num_envs, (seed, first_seed, devices), workers)
     if steps is not None:
         run.plan = Plan(run.steps, steps, evaluate_every)
     if (plan := run.plan) is None:
@@ -86,7 +92,7 @@ def train(
     functions = [*([show] if show else []), *callbacks]
     began, before = time.monotonic(), run.steps
     try:
-        chunks = _chunks(run, max(0, plan.goal - run.steps), rounds)
+        chunks = _chunks(run, max(0, plan.goal - run.steps), rounds, devices)
         with _keep(run), contextlib.closing(chunks):
             for lanes, metrics in chunks:
                 _require_valid(run, lanes, metrics)
@@ -116,11 +122,11 @@ def train(
     return run
 
 
-def _chunks(run: Run, steps: int, rounds: int) -> Any:
+def _chunks(run: Run, steps: int, rounds: int, devices: int | None) -> Any:
     """Return an iterator over the lanes and metrics after each chunk."""
     if run.vector:
         return host_loop.advance(run.lanes, run.vector, run.spec, steps, rounds)
-    return fused_loop.advance(run.lanes, run.spec, steps, rounds)
+    return fused_loop.advance(run.lanes, run.spec, steps, rounds, devices)
 
 
 @contextlib.contextmanager
@@ -163,18 +169,18 @@ def _as_checkpointer(checkpoint: Any) -> Checkpointer | None:
     return Checkpointer(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
 
 
-def _begin(agent: Any, env: Any, seeds: int, num_envs: int, seed: int, workers: bool) -> Run:
+def _begin(agent: Any, env: Any, seeds: int, num_envs: int, seed: tuple[int, int, int | None], workers: bool) -> Run:
     agents = inputs.as_agents(agent)
     environments, sources = inputs.as_environments(env, len(agents))
     inputs.require_fit(agents[0], environments[0].spec, num_envs)
     if not sources:
-        lanes = start(agents, environments, seeds, num_envs, seed)
+        lanes = start(agents, environments, seeds, num_envs, *seed)
         notice_random_transitions(agents[0], environments[0], lanes, on_host=False)
-        return Run(agents, environments, seeds, lanes)
+        return Run(agents, environments, seeds, lanes, first_seed=seed[1])
     vector = inputs.gymnasium_module().GymnasiumVector(sources, seeds * num_envs, workers)
-    lanes = host_loop.start(agents, environments[0], vector, seeds, num_envs, seed)
+    lanes = host_loop.start(agents, environments[0], vector, seeds, num_envs, *seed[:2])
     notice_random_transitions(agents[0], environments[0], lanes, on_host=True)
-    return Run(agents, environments, seeds, lanes, sources=sources, vector=vector)
+    return Run(agents, environments, seeds, lanes, sources=sources, vector=vector, first_seed=seed[1])
 
 
 def _continue(run: Run, env: Any, seeds: int, num_envs: int, workers: bool) -> Run:

@@ -1,0 +1,121 @@
+"""`riskpath sweep`: every combination of some hyperparameters with several seeds, stored cell by cell."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+
+from riskpath.cli.config_file import agent_class, assignments
+from riskpath.cli.environments import make_environment
+from riskpath.cli.tables import table_of
+from riskpath.errors import RiskpathError
+from riskpath.risk.compose import parse_risk
+from riskpath.sweeps.result import Sweep, stored_plan
+from riskpath.sweeps.store import TABLE
+from riskpath.sweeps.sweep import run_plan
+from riskpath.sweeps.sweep import sweep as run_sweep
+from riskpath.validation import given
+
+ROWS = 20
+"""The most combinations that are printed; the file has all."""
+
+
+def sweep(
+    agent: str = "Adaptive",
+    env: str | None = None,
+    over: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="AXIS=VALUE,VALUE")] = (),
+    risk: str | None = None,
+    steps: int = 30_000,
+    seeds: int = 8,
+    num_envs: int = 1,
+    seed: int = 0,
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE")] = (),
+    out: Path = Path("runs/sweep"),
+    evaluate_every: int | None = None,
+    max_lanes: int | None = None,
+    retries: int = 1,
+    ray: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None,
+) -> None:
+    """Train every combination of some hyperparameters with several seeds, and list the best ones.
+
+    The same command goes on with an interrupted sweep; so does `riskpath sweep --out FOLDER` alone.
+
+    Args:
+        agent: The algorithm; `riskpath agents` describes them.
+        env: The problem, a Gymnasium id, or MODULE:NAME, as for `riskpath train`.
+        over: A field and its values, for example risk.level=0.1,0.25, training.learning_rate=1e-3,3e-4,
+            network.hidden=[64],[64,64], risk=mean,cvar:0.1 or env.p_win=0.8,0.9; may be given several times.
+        risk: The risk measure of all combinations; by default cvar:0.1.
+        steps: Environment steps for each seed.
+        seeds: Number of seeds of each combination.
+        num_envs: Environments for each seed.
+        seed: Seed of all randomness.
+        set: Fields of the problem to change, for example rounds=4.
+        out: The folder for the results.
+        evaluate_every: Steps between the points of learning curves; by default there are none.
+        max_lanes: The most seeds and combinations that a device trains at a time; by default as many as fit.
+        retries: How often a failing cell is tried again.
+        ray: Train on a Ray cluster: auto for the one of this machine, or HOST:PORT.
+    """
+    how: dict[str, Any] = {"out": out, "retries": retries, "ray": ray, "progress": True}
+    if env is None:
+        if over or set or risk:
+            raise RiskpathError("--env is missing; without it, --out alone goes on with a stored sweep")
+        result = run_plan(stored_plan(out), **how)
+    else:
+        made: Any = agent_class(agent)(parse_risk(risk or "cvar:0.1"))
+        training = {"steps": steps, "seeds": seeds, "num_envs": num_envs, "seed": seed}
+        training |= given(evaluate_every=evaluate_every, max_lanes=max_lanes)
+        result = run_sweep(made, make_environment(env, assignments(set)), read_axes(over), **training, **how)
+    _report(result, out)
+
+
+def read_axes(texts: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Return the axes that texts of the form AXIS=VALUE,VALUE describe."""
+    axes: dict[str, list[Any]] = {}
+    for text in texts:
+        axis, equals, values = text.partition("=")
+        if not equals or not values:
+            raise RiskpathError(f"cannot read {text!r}: expected AXIS=VALUE,VALUE, for example risk.level=0.1,0.25")
+        if axis in axes:
+            raise RiskpathError(f"{axis} is given twice; write all of its values after one = sign")
+        axes[axis] = [_value(word) for word in _words(values)]
+    return axes
+
+
+def _words(text: str) -> list[str]:
+    """Split a text at the commas that are outside of brackets."""
+    words, depth = [""], 0
+    for sign in text:
+        depth += (sign == "[") - (sign == "]")
+        if sign == "," and depth == 0:
+            words.append("")
+        else:
+            words[-1] += sign
+    return words
+
+
+def _value(word: str) -> Any:
+    """Return a number, a list, true, false or null; anything else is a text, such as the name of a measure."""
+    try:
+        return json.loads(word)
+    except json.JSONDecodeError:
+        return word.strip()
+
+
+def _report(result: Sweep, out: Path) -> None:
+    """Print the best combinations; exit with an error if something is missing."""
+    console = Console()
+    rows = sorted(result.summary(), key=lambda row: -row["value"])
+    shown = [{key: f"{x:.6g}" if isinstance(x, float) else x for key, x in row.items()} for row in rows[:ROWS]]
+    if shown:
+        title = f"{len(result.lanes)} lanes; value is the mean over seeds"
+        console.print(table_of(title, shown), highlight=False)
+    console.print(f"all lanes are in {out / TABLE}", highlight=False)
+    if result.failed:
+        name, line = next(iter(result.failed.items()))
+        raise RiskpathError(f"{result.missing} lanes failed; {name}: {line}")
+    if result.missing:
+        raise KeyboardInterrupt(f"interrupted: {result.missing} lanes are left; the same command goes on with them")

@@ -1,0 +1,102 @@
+"""Sweeps on a real Ray cluster of two nodes on this machine: the same numbers as without it, also if a node dies.
+
+`make test-ray` runs this file in an environment of its own. The cluster listens on the loopback interface only, and
+each test starts and stops its own.
+"""
+
+import importlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import riskpath as rp
+from riskpath.sweeps.ray_engine import require_answer
+from tests.sweeps.tiny_sweep import AXES, HOW, TINY, numbers
+
+ROOT = Path(__file__).parents[2]
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # Ray's way to say: use the loopback interface only
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("127.0.0.1:1", "no Ray cluster answers at '127.0.0.1:1': "),
+        ("ray://127.0.0.1:1", "no Ray cluster answers at 'ray://127.0.0.1:1': "),
+        ("nowhere", 'a Ray address is "auto", "local" or "HOST:PORT", got \'nowhere\''),
+    ],
+)
+def test_an_address_at_which_nobody_answers_is_one_line(address, message):
+    with pytest.raises(rp.RiskpathError) as refused:
+        require_answer(address)
+    assert str(refused.value).startswith(message)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.fixture
+def cluster(monkeypatch) -> Iterator[Any]:
+    """Start a head without work of its own and two nodes with one CPU each."""
+    pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
+    Cluster = importlib.import_module("ray.cluster_utils").Cluster
+
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{ROOT}")
+    monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    head = {"num_cpus": 0, "include_dashboard": False, "node_ip_address": "127.0.0.1", "object_store_memory": 10**8}
+    made = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        yield made
+    finally:
+        made.shutdown()
+
+
+def add_node(cluster: Any) -> Any:
+    return cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1", object_store_memory=10**8)
+
+
+def sweep(**others: Any) -> rp.Sweep:
+    return rp.sweep(TINY, "RiskyGrid", AXES, **HOW, **others)
+
+
+def test_a_cluster_gives_the_same_numbers_also_if_a_node_dies(cluster, tmp_path, unchecked):
+    nodes = [add_node(cluster), add_node(cluster)]
+    cluster.wait_for_nodes()
+    alone = sweep()
+    assert numbers(sweep(ray=cluster.address, out=tmp_path / "two")) == numbers(alone)
+
+    done: list[str] = []
+    first = threading.Event()
+
+    def note(line: str) -> None:
+        done.append(line)
+        if len(done) == 2:
+            first.set()
+
+    def kill() -> None:
+        assert first.wait(300)
+        cluster.remove_node(nodes[0], allow_graceful=False)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    result = sweep(ray=cluster.address, out=tmp_path / "one", progress=note)
+    killer.join()
+    assert len(done) == 1 + len(result.lanes) // HOW["max_lanes"]
+    assert (result.missing, result.failed) == (0, {})
+    assert numbers(result) == numbers(alone) == numbers(rp.load_sweep(tmp_path / "one"))
+    cells = [json.loads(file.read_text())["lanes"] for file in (tmp_path / "one" / "cells").iterdir()]
+    assert len({(lane["combination"], lane["seed"]) for cell in cells for lane in cell}) == sum(map(len, cells)) == 16
+
+
+def test_no_cluster_on_this_machine_is_one_line(unchecked, monkeypatch):
+    pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    began = time.monotonic()
+    with pytest.raises(rp.RiskpathError, match="no Ray cluster answers at"):
+        sweep(ray="auto")
+    assert time.monotonic() - began < 60
