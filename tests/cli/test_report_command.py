@@ -12,6 +12,7 @@ import pytest
 import riskpath as rp
 from riskpath.cli import report_command, report_sources
 from riskpath.report.run_record import CurveRecord
+from riskpath.sweeps.store import SweepFolder
 from riskpath.training.run import Plan
 from tests.cli.conftest import NETWORK, TRAINING
 from tests.report.examples import run_record, setting_record
@@ -36,12 +37,23 @@ def data_of(page: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """A folder with a run, one below, and a benchmark; the runs have only explored, so that nothing is compiled."""
+    """A folder with a run, one below, a sweep and a benchmark; the runs have only explored."""
     place = tmp_path_factory.mktemp("results")
     agent = rp.IQN("cvar:0.1", network=NETWORK, training=TRAINING)
     run = rp.train(agent, "RiskyGrid", steps=40, seeds=2, evaluate_every=20)
     run.save(place / "grid")
     shutil.copytree(place / "grid", place / "more" / "again")
+    sweep = SweepFolder(place / "sweep")
+    axis = "training.learning_rate"
+    configuration = {"agent": {"$class": "riskpath.agents.iqn.IQN"}, "env": "RiskyGrid", "over": {axis: [0.1, 0.2]}}
+    sweep.begin({**configuration, "seeds": 2}, lambda: 4)
+    measured = {"value": 5.0, "low": 4.0, "high": 6.0, "mean": 7.0, "estimate": 5.0, "episodes": None}
+    lanes = [
+        {"combination": i, axis: rate, "seed": seed, **measured, "steps": 9, "seconds": 1.0, "curve": [[9, 5.0 + seed]]}
+        for i, rate in enumerate((0.1, 0.2))
+        for seed in range(2 - i)
+    ]
+    sweep.add("cell", {"lanes": lanes})
     (place / "bench").mkdir()
     (place / "bench" / "bench.json").write_text(json.dumps(BENCH))
     return place
@@ -70,9 +82,16 @@ def evaluated(monkeypatch) -> list[str]:
 def test_everything_below_a_folder_is_on_the_page(cli, folder, tmp_path, unchecked):
     page = tmp_path / "report.html"
     status, out, _ = cli("report", str(folder), str(folder / "grid"), "--out", str(page), "--title", "mine")
-    assert (status, out.split(":")[0]) == (0, "2 runs and 1 benchmark")
+    assert (status, out.split(":")[0]) == (0, "2 runs and 1 sweep and 1 benchmark")
     data = data_of(page)
     assert data["title"] == "mine"
+    (sweep,) = data["sweeps"]
+    assert (sweep["agent"], sweep["environment"], sweep["missing"]) == ("IQN", "RiskyGrid", 1)
+    assert [(row["settings"]["training.learning_rate"], row["values"]) for row in sweep["rows"]] == [
+        (0.1, [5.0, 5.0]),
+        (0.2, [5.0]),
+    ]
+    assert sweep["rows"][0]["curves"] == [[[9.0, 5.0]], [[9.0, 6.0]]]
     assert [run["title"] for run in data["runs"]] == ["grid", "again"]
     run = rp.load(folder / "grid")
     (setting,) = data["runs"][0]["settings"]

@@ -13,6 +13,7 @@ from riskpath.report.run_record import (
     QuantilesRecord,
     RunRecord,
     SettingRecord,
+    SweepRecord,
 )
 
 LEVELS = [(i + 0.5) / 50 for i in range(50)]
@@ -103,3 +104,19 @@ def bench_record() -> BenchRecord:
         }
     ]
     return BenchRecord("suite", "riskpath bench suite", rows, profiles, ["Adaptive on Inventory, cvar"], {})
+
+
+def sweep_record() -> SweepRecord:
+    """Return a sweep over a number on a logarithmic scale and a list."""
+    rows = [
+        {
+            "settings": {"training.learning_rate": rate, "network.hidden": hidden},
+            "values": [rate * 100, rate * 100 + 1],
+            "means": [3.0, 4.0],
+            "curves": [[[100.0, 1.0], [200.0, rate * 100]]] * 2,
+        }
+        for rate in (1e-3, 1e-1)
+        for hidden in ([64], [64, 64])
+    ]
+    axes = ["training.learning_rate", "network.hidden"]
+    return SweepRecord("rates", "IQN", "RiskyGrid", axes, rows, 2, {"cell 3": "the loss was not a finite number"})

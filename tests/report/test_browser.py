@@ -12,7 +12,7 @@ import pytest
 
 from riskpath.report import write_page
 from tests.report.browser import CHROMIUM, Browser
-from tests.report.examples import bench_record, run_record, setting_record
+from tests.report.examples import bench_record, run_record, setting_record, sweep_record
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt install chromium")
 
@@ -40,7 +40,9 @@ def page(tmp_path_factory) -> Path:
         run_record("bare", 0, seeds=1, settings=[bare], frontier=None, environment="CartPole-v1"),
         several,
     ]
-    return write_page(tmp_path_factory.mktemp("page") / "report.html", runs, [bench_record()], title="Five runs")
+    return write_page(
+        tmp_path_factory.mktemp("page") / "report.html", runs, [bench_record()], [sweep_record()], title="Five runs"
+    )
 
 
 def middle(browser: Browser, selector: str, across: float = 0.5) -> tuple[float, float]:
@@ -153,7 +155,7 @@ def test_nothing_is_wider_than_the_screen(browser, page, width, dark):
 @pytest.mark.long
 def test_a_page_of_training_that_goes_on_loads_itself_again(browser, tmp_path):
     place = tmp_path / "report.html"
-    write_page(place, [run_record("before", finished=False, planned=9_000)], refresh=0.2)
+    write_page(place, [run_record("before", finished=False, planned=9_000)], refresh=2.0)
     browser.open(place)
     assert "loads itself again" in browser.run("document.querySelector('header').textContent")
     write_page(place, [run_record("after")])

@@ -14,7 +14,7 @@ import pytest
 import riskpath as rp
 from riskpath.report import page, write_page
 from riskpath.report.page import MARKER, SCRIPTS, as_json, make_page
-from tests.report.examples import bench_record, run_record
+from tests.report.examples import bench_record, run_record, sweep_record
 
 WICKED = "</script><script>alert(1)</script><!-- & \u2028 “π”"
 
@@ -27,12 +27,13 @@ def data_of(text: str) -> dict:
 
 
 def test_names_cannot_break_the_page():
-    text = make_page([run_record(WICKED)], [bench_record()], title=WICKED)
+    text = make_page([run_record(WICKED)], [bench_record()], [sweep_record()], title=WICKED)
     assert text.count("</script>") == 2
     assert "<script>alert" not in text
     data = data_of(text)
     assert data["title"] == data["runs"][0]["title"] == WICKED
     assert data["benches"][0]["rows"][0]["agent"] == "IQN"
+    assert data["sweeps"][0]["rows"][3]["settings"] == {"training.learning_rate": 0.1, "network.hidden": [64, 64]}
 
 
 def test_the_page_names_no_other_place():

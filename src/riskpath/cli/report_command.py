@@ -1,4 +1,4 @@
-"""`riskpath report`: one HTML page for runs and benchmarks, which can follow training while it goes on."""
+"""`riskpath report`: one HTML page for runs, sweeps and benchmarks, which can follow training while it goes on."""
 
 import time
 from pathlib import Path
@@ -9,7 +9,7 @@ from rich.console import Console
 
 from riskpath.cli.report_sources import Record, Source, find_sources
 from riskpath.errors import RiskpathError
-from riskpath.report import BenchRecord, RunRecord, write_page
+from riskpath.report import BenchRecord, RunRecord, SweepRecord, write_page
 from riskpath.report.page import require_page
 from riskpath.training.progress import working
 from riskpath.validation import require_positive
@@ -23,11 +23,11 @@ def report(
     watch: bool = False,
     every: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 10.0,
 ) -> None:
-    """Write one HTML page about runs and benchmarks: figures, tables, hyperparameters; it opens without a server.
+    """Write one HTML page about runs, sweeps and benchmarks: figures, tables, settings; it opens without a server.
 
     Args:
-        paths: Folders of runs (`riskpath train --out`, `run.save`), results of benchmarks (`riskpath bench suite
-            --out`), or folders that contain several of them.
+        paths: Folders of runs (`riskpath train --out`, `run.save`), of sweeps (`riskpath sweep --out`), results of
+            benchmarks (`riskpath bench suite --out`), or folders that contain several of them.
         out: The file; only a page that this command wrote before is replaced.
         title: The heading of the page.
         env: For runs on an environment of your own: MODULE:NAME imports the module that registers it.
@@ -98,17 +98,17 @@ def _watch(reader: Reader, out: Path, title: str, every: float, console: Console
 
 
 def _unfinished(record: Record) -> bool:
-    return bool(record.missing) if isinstance(record, BenchRecord) else not record.finished
+    return not record.finished if isinstance(record, RunRecord) else bool(record.missing)
 
 
 def _write(out: Path, records: list[Record], title: str, refresh: float | None = None) -> None:
     runs = [record for record in records if isinstance(record, RunRecord)]
     benches = [record for record in records if isinstance(record, BenchRecord)]
-    write_page(out, runs, benches, title=title, refresh=refresh)
+    sweeps = [record for record in records if isinstance(record, SweepRecord)]
+    write_page(out, runs, benches, sweeps, title=title, refresh=refresh)
 
 
 def _counts(records: list[Record]) -> str:
-    runs = sum(isinstance(record, RunRecord) for record in records)
-    parts = [f"{runs} run{'s' * (runs != 1)}"] if runs else []
-    benches = len(records) - runs
-    return " and ".join(parts + ([f"{benches} benchmark{'s' * (benches != 1)}"] if benches else []))
+    kinds = {RunRecord: "run", SweepRecord: "sweep", BenchRecord: "benchmark"}
+    counts = {name: sum(isinstance(record, kind) for record in records) for kind, name in kinds.items()}
+    return " and ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in counts.items() if count)

@@ -1,4 +1,4 @@
-"""What `riskpath report` reads: folders of runs and results of benchmarks, found below the given paths.
+"""What `riskpath report` reads: folders of runs, sweeps and benchmarks, found below the given paths.
 
 A new kind of result is one more entry of `KINDS`.
 """
@@ -15,13 +15,14 @@ from riskpath.experiments.bench import CELLS, Bench
 from riskpath.experiments.bench import RESULT as BENCH
 from riskpath.experiments.bench_scores import LEVELS, profile, shares_by_agent
 from riskpath.experiments.bench_suite import known_optimum
-from riskpath.report import BenchRecord, RunRecord
+from riskpath.report import BenchRecord, RunRecord, SweepRecord
+from riskpath.sweeps.result import load_sweep
+from riskpath.sweeps.store import MANIFEST as SWEEP
+from riskpath.sweeps.store import SweepFolder
 from riskpath.training.atomic_dir import HEADER, find_folder
 from riskpath.training.gather_record import extend_curves, gather
 
-Record = RunRecord | BenchRecord
-SWEEP = "sweep.json"
-"""The description of a sweep, whose cells are not those of a benchmark."""
+Record = RunRecord | BenchRecord | SweepRecord
 
 
 class Kind(NamedTuple):
@@ -129,11 +130,43 @@ def _renew_run(path: Path, record: RunRecord) -> RunRecord:
     return extend_curves(record, points, steps)
 
 
+def _is_sweep(path: Path) -> bool:
+    return path.is_dir() and (path / SWEEP).is_file()
+
+
+def _sweep_stamp(path: Path) -> Any:
+    return [(file.name, file.stat().st_mtime_ns) for file in sorted(path.rglob("*.json"))]
+
+
+def _read_sweep(path: Path, title: str, env: str | None) -> SweepRecord:
+    """Read what is finished of a sweep."""
+    sweep, configuration = load_sweep(path), SweepFolder(path).configuration()
+    with in_one_line(f"{path} is damaged"):
+        agent = str(configuration["agent"]["$class"]).rpartition(".")[2]
+        given = configuration["env"]
+        name = given if isinstance(given, str) else str(given["$class"]).rpartition(".")[2]
+        rows: dict[int, dict[str, Any]] = {}
+        for lane in sweep.lanes:
+            settings = {axis: _setting(lane[axis]) for axis in sweep.axes}
+            row = rows.setdefault(lane["combination"], {"settings": settings, "values": [], "means": [], "curves": []})
+            row["values"].append(float(lane["value"]))
+            row["means"].append(float(lane["mean"]))
+            row["curves"].append([[float(step), float(value)] for step, value in lane.get("curve") or []])
+    return SweepRecord(title, agent, name, sweep.axes, list(rows.values()), sweep.missing, sweep.failed)
+
+
+def _setting(value: Any) -> Any:
+    """Return the value of an axis as a number, a text, or a list of such."""
+    if isinstance(value, list | tuple):
+        return [_setting(part) for part in value]
+    return value if isinstance(value, int | float | str) else str(value)
+
+
 def _is_bench(path: Path) -> bool:
     """Tell whether a path is the folder of a benchmark, or the file with its result."""
     if path.is_file():
         return path.suffix == ".json"
-    return (path / BENCH).is_file() or ((path / CELLS).is_dir() and not (path / SWEEP).exists())
+    return (path / BENCH).is_file() or (path / CELLS).is_dir()
 
 
 def _bench_stamp(path: Path) -> Any:
@@ -173,6 +206,7 @@ def _read_cell(path: Path) -> dict[str, Any]:
 
 KINDS = (
     Kind(_is_run, _run_stamp, _read_run, _renew_run),
+    Kind(_is_sweep, _sweep_stamp, _read_sweep, lambda path, record: record),
     Kind(_is_bench, _bench_stamp, _read_bench, lambda path, record: record),
 )
 """The kinds of results, in the order in which a path is tried."""

@@ -1,4 +1,4 @@
-// The page from top to bottom: heading, overview, comparisons, one section for each run, benchmarks.
+// The page from top to bottom: heading, overview, comparisons, one section for each run, sweeps, benchmarks.
 
 const MOST_COMPARED = 7;
 const PAGE = document.getElementById("page");
@@ -6,8 +6,9 @@ const RUNS = DATA.runs.map((run, place) => ({ ...run, id: `run-${place}` }));
 const ROWS = RUNS.flatMap((run) => run.settings.map((setting) => ({ run, setting })));
 
 function heading() {
-  const busy = RUNS.filter((run) => !run.finished).length + DATA.benches.filter((bench) => bench.missing.length).length;
-  const parts = [RUNS.length ? `${RUNS.length} run${RUNS.length > 1 ? "s" : ""}` : "", DATA.benches.length ? `${DATA.benches.length} benchmark${DATA.benches.length > 1 ? "s" : ""}` : "", busy ? `${busy} unfinished` : ""];
+  const busy = RUNS.filter((run) => !run.finished).length + DATA.benches.filter((bench) => bench.missing.length).length + DATA.sweeps.filter((sweep) => sweep.missing).length;
+  const counted = (count, name) => (count ? `${count} ${name}${count > 1 ? "s" : ""}` : "");
+  const parts = [counted(RUNS.length, "run"), counted(DATA.sweeps.length, "sweep"), counted(DATA.benches.length, "benchmark"), busy ? `${busy} unfinished` : ""];
   const theme = element("button", { type: "button", id: "theme", title: "Switch between light and dark", onclick: () => {
     STATE.theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
     setTheme(STATE.theme);
@@ -151,6 +152,7 @@ function build() {
     PAGE.append(element("h2", {}, "Overview"), sortableTable("runs", "the runs", COLUMNS, ROWS, (rows) => compare(compared, rows)), compared);
     PAGE.append(element("h2", {}, "Runs"), ...RUNS.map(runSection));
   }
+  DATA.sweeps.forEach((sweep, place) => PAGE.append(sweepSection(sweep, place)));
   DATA.benches.forEach((bench, place) => PAGE.append(benchSection(bench, place)));
   PAGE.append(element("footer", {}, `Made by riskpath ${DATA.version}. Intervals are 95 % bootstrap intervals over seeds and episodes.`));
 }

@@ -17,12 +17,12 @@ from typing import Any
 
 from riskpath.errors import RiskpathError
 from riskpath.plot.style import COLOURS, GREY, PALETTE
-from riskpath.report.run_record import BenchRecord, RunRecord
+from riskpath.report.run_record import BenchRecord, RunRecord, SweepRecord
 from riskpath.version import __version__
 
 MARKER = "<!-- riskpath report -->"
 """The second line of every page: only a file that has it is replaced."""
-SCRIPTS = ("elements.js", "charts.js", "pictures.js", "tables.js", "figures.js", "page.js")
+SCRIPTS = ("elements.js", "charts.js", "pictures.js", "tables.js", "figures.js", "sweeps.js", "page.js")
 """The scripts in the order in which they run."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 DIGITS = 6
@@ -33,6 +33,7 @@ def write_page(
     path: str | Path,
     runs: Sequence[RunRecord] = (),
     benches: Sequence[BenchRecord] = (),
+    sweeps: Sequence[SweepRecord] = (),
     *,
     title: str = "Riskpath report",
     refresh: float | None = None,
@@ -43,11 +44,12 @@ def write_page(
         path: The file.
         runs: Runs, in the order of their sections.
         benches: Results of benchmarks.
+        sweeps: Results of sweeps.
         title: The heading.
         refresh: Seconds after which an open page loads itself again, while training goes on.
     """
     place = require_page(path)
-    text = make_page(runs, benches, title, refresh)
+    text = make_page(runs, benches, sweeps, title, refresh)
     draft = ""
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +85,11 @@ def require_page(path: str | Path) -> Path:
 
 
 def make_page(
-    runs: Sequence[RunRecord], benches: Sequence[BenchRecord], title: str = "Riskpath report", refresh: Any = None
+    runs: Sequence[RunRecord],
+    benches: Sequence[BenchRecord] = (),
+    sweeps: Sequence[SweepRecord] = (),
+    title: str = "Riskpath report",
+    refresh: Any = None,
 ) -> str:
     """Return the HTML of the page."""
     data = {
@@ -95,6 +101,7 @@ def make_page(
         "grey": GREY,
         "runs": [dataclasses.asdict(run) for run in runs],
         "benches": [dataclasses.asdict(bench) for bench in benches],
+        "sweeps": [dataclasses.asdict(sweep) for sweep in sweeps],
     }
     files = resources.files("riskpath.report")
     scripts = "\n".join(files.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)

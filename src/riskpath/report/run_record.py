@@ -175,3 +175,23 @@ class BenchRecord:
     """Cells that are not finished."""
     failed: dict[str, str] = field(default_factory=dict)
     """Cells that failed, and why."""
+
+
+@dataclass(frozen=True)
+class SweepRecord:
+    """The result of a sweep."""
+
+    title: str
+    """Its name on the page."""
+    agent: str
+    """The class of its agents."""
+    environment: str
+    """The name of the environment."""
+    axes: list[str]
+    """What was varied."""
+    rows: list[dict[str, Any]]
+    """A row for each combination: "settings", the values of the axes; "values" of its seeds, "means", and "curves"."""
+    missing: int = 0
+    """Lanes that are not finished."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Cells that failed, and why."""
