@@ -109,14 +109,16 @@ def _choose(fixed: Fixed, arrays: list[Array], warm_up: Any) -> tuple[list[Array
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
-def _record_and_learn(
-    fixed: Fixed, spec: EnvSpec, arrays: list[Array], choice: Choice, outcome: Any, times: Any, update: Any
-) -> tuple[list[Array], dict[str, Array]]:
-    """Record a step, learn `times` times (0 or 1), and update the target networks if `update` is true.
+def _turn(
+    fixed: Fixed, spec: EnvSpec, arrays: list[Array], choice: Choice, outcome: Any, flags: Any
+) -> tuple[list[Array], dict[str, Array], Choice]:
+    """Record a step, learn, update the target networks, and choose what to do next: one call for each step.
 
-    The updates are in a loop whose length the compiler does not know: in a loop, as in the fused program, sums are
-    rounded in the same way, and a loop of known length would be dissolved. So one program serves every step.
+    Which of these are done is in the flags, so that one program serves every step: learn, update, choose, and whether
+    only to explore. The updates are in a loop whose length the compiler does not know: in a loop, as in the fused
+    program, sums are rounded in the same way, and a loop of known length would be dissolved.
     """
+    times, update, chooses, warm_up = flags[0].astype(jnp.int32), flags[1], flags[2], flags[3]
     arrays = Fixed.arrays(loop.record(fixed.lanes(arrays), spec, choice, Outcome(*outcome)))
 
     @functools.partial(jax.jit, inline=True)  # so that it is traced once, for its shapes and for the loop
@@ -131,7 +133,10 @@ def _record_and_learn(
     lanes = fixed.lanes(arrays)
     old, static = eqx.partition(lanes.agent_state, eqx.is_array)
     state = jax.lax.cond(update, lambda: eqx.filter(loop.update_targets(lanes), eqx.is_array), lambda: old)
-    return Fixed.arrays(eqx.tree_at(lambda s: s.agent_state, lanes, eqx.combine(state, static))), metrics
+    lanes = eqx.tree_at(lambda s: s.agent_state, lanes, eqx.combine(state, static))
+    after, choice = loop.choose(lanes, warm_up)
+    lanes = eqx.tree_at(lambda s: s.keys, lanes, jnp.where(chooses, after.keys, lanes.keys))
+    return Fixed.arrays(lanes), metrics, choice
 
 
 @jax.jit
@@ -153,33 +158,37 @@ def advance(
     goal, each = taken + steps, loop.steps_per_round(agent, num_envs)
     moves, length = loop.moves_and_updates(agent, num_envs)[0], loop.iterations_per_round(agent, num_envs)
 
-    def move(arrays: list[Array], warm_up: bool, learn: bool, update: bool) -> tuple[list[Array], dict[str, Array]]:
+    def turns(arrays: list[Array], total: int, warm_up: bool) -> tuple[list[Array], list[dict[str, Array]], int]:
+        """Take steps; return the state after them, the metrics of learning, and how many steps there were.
+
+        The last step chooses nothing: what is chosen belongs to the next call.
+        """
         arrays, choice = _choose(fixed, arrays, np.bool_(warm_up))
-        action = np.asarray(choice.action)
-        vector.steps += num_envs
-        result = vector.step(action.reshape(-1, *action.shape[2:]), choice.env_keys, choice.reset_keys)
-        outcome = tuple(_rows(x, count) for x in result)
-        return _record_and_learn(fixed, spec, arrays, choice, outcome, np.int32(learn), np.bool_(update))
+        metrics = []
+        for turn in range(1, total + 1):
+            action = np.asarray(choice.action)
+            vector.steps += num_envs
+            result = vector.step(action.reshape(-1, *action.shape[2:]), choice.env_keys, choice.reset_keys)
+            outcome = tuple(_rows(x, count) for x in result)
+            learn = not warm_up and turn % moves == 0
+            last = turn == total or (stop.is_set() and (learn or warm_up))
+            flags = np.array([learn, learn and turn % (moves * length) == 0, not last, warm_up])
+            arrays, new, choice = _turn(fixed, spec, arrays, choice, outcome, flags)
+            if learn:
+                metrics.append(new)
+            if last:
+                return arrays, metrics, turn
+        return arrays, metrics, 0
 
     with delayed_interrupt() as stop:
-        warm = min(steps, max(0, agent.training.learning_starts - taken))
-        for _ in range(-(-warm // num_envs)):
-            arrays, _ = move(arrays, warm_up=True, learn=False, update=False)
-            taken += num_envs
-            if stop.is_set():
-                break
-        if warm:
+        if warm := min(steps, max(0, agent.training.learning_starts - taken)):
+            arrays, _, done = turns(arrays, -(-warm // num_envs), warm_up=True)
+            taken += done * num_envs
             yield fixed.lanes(_copy(arrays)), {}
         while taken < goal and not stop.is_set():
-            metrics = []
-            for i in range(min(rounds, max(1, -(-(goal - taken) // each))) * length):
-                for _ in range(moves - 1):
-                    arrays, _ = move(arrays, warm_up=False, learn=False, update=False)
-                arrays, new = move(arrays, warm_up=False, learn=True, update=(i + 1) % length == 0)
-                taken += moves * num_envs
-                metrics.append(new)
-                if stop.is_set():
-                    break
+            chunk = min(rounds, max(1, -(-(goal - taken) // each))) * length * moves
+            arrays, metrics, done = turns(arrays, chunk, warm_up=False)
+            taken += done * num_envs
             yield fixed.lanes(_copy(arrays)), jax.tree.map(lambda *x: np.mean(np.stack(x), axis=0), *metrics)
     if stop.is_set():
         raise KeyboardInterrupt
