@@ -130,7 +130,7 @@ def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
         return run
 
     monkeypatch.setattr(fused_loop, "chunk", optimise(fused_loop.chunk))
-    monkeypatch.setattr(host_loop, "_record_and_learn", optimise(host_loop._record_and_learn))
+    monkeypatch.setattr(host_loop, "_turn", optimise(host_loop._turn))
 
 
 @pytest.fixture
