@@ -40,7 +40,7 @@ REPEATED = [
 """Pages and examples that `make test` leaves out."""
 UNTRAINED = [
     "README.md",
-    "docs/guides/sweeps.md",
+    *(f"docs/guides/{name}.md" for name in ("evaluation", "own-measure", "sweeps")),
     *(f"docs/agents/{name}.md" for name in ("cvar-drl", "iqn", "qrsrm", "tql")),
     "examples/learn_and_compare.py",
 ]

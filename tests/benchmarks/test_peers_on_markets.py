@@ -37,6 +37,7 @@ def test_the_rewards_of_an_episode_of_trades_by_hand(benchmark):
     assert rewards[0] == pytest.approx([-1.005, 3 - 0.02 - 2 - 0.5])
 
 
+@pytest.mark.long
 def test_a_played_policy_earns_what_the_environment_pays(benchmark):
     """The amounts on given noise, with the prices in NumPy, have the returns of the environment."""
     paths, trading, hedging = (benchmark(name) for name in ("market_paths", "qrsrm_peer", "hedging"))

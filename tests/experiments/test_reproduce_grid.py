@@ -39,6 +39,7 @@ def trained(monkeypatch) -> list[list[str]]:
     return calls
 
 
+@pytest.mark.long  # tests/sweeps and test_reproduce_three_state.py go on with interrupted work
 def test_an_interrupted_experiment_is_continued(trained, tmp_path, unchecked):
     first = grid.reproduce(tmp_path, seeds=2, only="other", show=lambda _: None)
     assert trained == [["cvar:0.2", "cvar:0.25"]]

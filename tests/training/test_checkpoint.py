@@ -98,9 +98,11 @@ def test_all_that_training_knows_comes_back(name, tmp_path, unchecked):
     assert eqx.tree_equal(back.agents, run.agents, typematch=True)
 
 
-# One agent without a history, one with, one that chooses among its members. The states of all others come back in the
+# One agent with a history, one that chooses among its members. The states of all others come back in the
 # test before.
-@pytest.mark.parametrize("name", ["IQN", "TQL", "Adaptive", pytest.param("TQLContinuous", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(name, marks=pytest.mark.long) for name in ("IQN", "TQLContinuous")), "TQL", "Adaptive"]
+)
 def test_a_resumed_run_is_the_uninterrupted_one(name, runs, unchecked):
     folder, whole = runs(name)
     run = load(folder)

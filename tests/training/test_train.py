@@ -57,7 +57,7 @@ def test_a_learned_policy_goes_through_the_exact_evaluation(name):
     assert abs(mdp.simulate(run.policy(), 30).mean() - law.mean) <= 5 * law.std / 30**0.5 + 1e-9
 
 
-@pytest.mark.parametrize("name", ["IQN", "TQL joint"])
+@pytest.mark.parametrize("name", ["IQN", pytest.param("TQL joint", marks=pytest.mark.long)])
 def test_same_seed_same_bits_and_another_seed_others(name, unchecked):
     runs = [rp.train(tiny(name), "RiskyGrid", steps=200, seeds=2, seed=s) for s in (0, 0, 1)]
     assert runs[0].steps == 200

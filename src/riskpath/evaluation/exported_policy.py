@@ -49,14 +49,18 @@ class ExportedPolicy:
     def __init__(self, program: export.Exported, description: dict[str, Any]):
         self.description = description
         """What `policy.json` holds: agent, measure, environment, inputs, names and versions."""
-        self._step = jax.jit(program.call)
+        self._call, self._step = program.call, jax.jit(program.call)
         self._shape = tuple(description["observation"]["shape"])
         self._dtype = np.dtype(description["observation"]["dtype"])
         self._count = int(description["num_actions"])
         self._states = description["states"] and {_key(name): i for i, name in enumerate(description["states"])}
         self._fresh = tuple(np.zeros((1, *leaf["shape"]), leaf["dtype"]) for leaf in description["memory"])
-        self._all, self._yes = np.ones((1, self._count), bool), np.ones(1, bool)
-        self._no, self._seed = np.zeros(1, bool), np.zeros(1, np.uint32)
+        # Fewer arguments take less time: an observation of few numbers and the reward are one.
+        self._packs = self._dtype == np.float32 and self._states is None and not description["mixed"]
+        self._step_packed = jax.jit(self._unpack)
+        # What does not change from call to call is on the device already.
+        self._all, self._yes = jnp.ones((1, self._count), bool), jnp.ones((1,), bool)
+        self._no, self._seed = jnp.zeros((1,), bool), jnp.zeros((1,), jnp.uint32)
 
     def __repr__(self) -> str:
         about = self.description
@@ -71,15 +75,18 @@ class ExportedPolicy:
             reward: The reward of the previous step.
             mask: Which discrete actions are available; by default all, of a finite problem those that the state has.
         """
-        obs = self._read(observation)[None] if self._states is None else self._state(observation)
-        masks = self._all if mask is None else as_mask(mask, (1, self._count))
-        rewards = np.array([as_reward(reward)], np.float32)
+        starts = self._yes if memory is None else self._no
         if memory is None:
-            memory, starts = self._fresh, self._yes
+            memory = self._fresh
         else:
             self._require(memory, 1)
-            starts = self._no
-        actions, memory = self._step(memory, obs, rewards, masks, starts, self._seeds(1))
+        if mask is None and self._packs and (packed := self._pack(observation, reward)) is not None:
+            actions, memory = self._step_packed(memory, packed, starts)
+        else:
+            obs = self._read(observation)[None] if self._states is None else self._state(observation)
+            masks = self._all if mask is None else as_mask(mask, (1, self._count))
+            rewards = np.array([as_reward(reward)], np.float32)
+            actions, memory = self._step(memory, obs, rewards, masks, starts, self._seeds(1))
         action = np.asarray(actions)[0]
         if names := self.description["actions"]:
             return names[int(action)], memory
@@ -124,7 +131,20 @@ class ExportedPolicy:
         actions, after = self._step(memories, obs, rewards, masks, starts, self._seeds(count))
         return np.array(actions), after
 
-    def _seeds(self, count: int) -> np.ndarray:
+    def _pack(self, observation: Any, reward: Any) -> np.ndarray | None:
+        """Return an observation and a reward as one array; None if they are not finite, or of another shape or type."""
+        if type(observation) is not np.ndarray or observation.shape != self._shape or type(reward) is not float:
+            return None
+        packed = np.empty(observation.size + 1, np.float32)
+        packed[:-1], packed[-1] = observation.ravel(), reward
+        return packed if np.isfinite(packed).all() else None
+
+    def _unpack(self, memory: Memories, packed: Any, starts: Any) -> Any:
+        obs = packed[:-1].reshape(1, *self._shape)
+        masks, seeds = jnp.ones((1, self._count), bool), jnp.zeros((1,), jnp.uint32)
+        return self._call(memory, obs, packed[-1:], masks, starts, seeds)
+
+    def _seeds(self, count: int) -> Any:
         if not self.description["mixed"]:
             return self._seed if count == 1 else np.zeros(count, np.uint32)
         return np.array([random.getrandbits(31) for _ in range(count)], np.uint32)
@@ -147,8 +167,8 @@ class ExportedPolicy:
             raise RiskpathError(f"the problem has no state {short(name)}") from None
 
     def _require(self, memories: Any, count: int) -> None:
-        expected = [(count, *leaf.shape[1:]) for leaf in self._fresh]
-        if not isinstance(memories, tuple | list) or [np.shape(part) for part in memories] != expected:
+        shapes = [getattr(part, "shape", None) for part in memories] if isinstance(memories, tuple | list) else None
+        if shapes != [(count, *leaf.shape[1:]) for leaf in self._fresh]:
             raise RiskpathError(f"memory must be None or what this policy returned for {count} environments")
 
 
