@@ -30,6 +30,7 @@ LONG = [
 REPEATED = [
     "docs/agents/adaptive-continuous.md",  # adaptive.md calls the same, tests/agents/test_adaptive.py trains this agent
     "docs/agents/adaptive.md",  # README trains this agent, tests/training/test_selection.py calls the same
+    "docs/concepts/exact-solvers.md",  # tests/mdp call every solver
     "docs/problems/american-put.md",  # tests/envs/test_market.py solves the same problem
     "docs/tutorials/gymnasium.md",  # guides/gymnasium.md and guides/evaluation.md call the same
     "examples/own_agent.py",  # docs/guides/own-agent.md trains an agent, and has this one
@@ -40,7 +41,7 @@ REPEATED = [
 """Pages and examples that `make test` leaves out."""
 UNTRAINED = [
     "README.md",
-    *(f"docs/guides/{name}.md" for name in ("evaluation", "own-measure", "sweeps")),
+    *(f"docs/guides/{name}.md" for name in ("evaluation", "own-measure", "sweeps", "training")),
     *(f"docs/agents/{name}.md" for name in ("cvar-drl", "iqn", "qrsrm", "tql")),
     "examples/learn_and_compare.py",
 ]
