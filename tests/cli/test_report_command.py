@@ -159,9 +159,9 @@ def test_a_damaged_record_is_one_line_and_no_page(cli, folder, tmp_path, damage,
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ((), "give at least one PATH: a run, a benchmark, or a folder that contains some"),
+        ((), "give at least one PATH: a run, a sweep, a benchmark, or a folder that contains some"),
         (("nowhere",), "there is nothing at nowhere"),
-        (("empty",), "there are no runs or benchmarks in empty"),
+        (("empty",), "there are no runs, sweeps or benchmarks in empty"),
         (("notes.json",), "notes.json is not the result of a benchmark"),
         (("notes.txt",), "notes.txt is not the result of a benchmark"),
         (("empty", "--every", "0"), "every must be more than 0, got 0"),

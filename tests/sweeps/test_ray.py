@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
         ("nowhere", 'a Ray address is "auto", "local" or "HOST:PORT", got \'nowhere\''),
     ],
 )
-def test_an_address_at_which_nobody_answers_is_one_line(address, message):
+def test_an_address_at_which_no_cluster_answers_is_one_line(address, message):
     with pytest.raises(rp.RiskpathError) as refused:
         require_answer(address)
     assert str(refused.value).startswith(message)

@@ -36,7 +36,7 @@ def report(
     """
     require_positive(every=every)
     if not paths:
-        raise RiskpathError("give at least one PATH: a run, a benchmark, or a folder that contains some")
+        raise RiskpathError("give at least one PATH: a run, a sweep, a benchmark, or a folder that contains some")
     require_page(out)  # before the work
     reader, console = Reader(paths, env), Console()
     if watch:
@@ -44,7 +44,7 @@ def report(
         return
     records = reader.read()
     if not records:
-        raise RiskpathError(f"there are no runs or benchmarks in {', '.join(map(str, paths))}")
+        raise RiskpathError(f"there are no runs, sweeps or benchmarks in {', '.join(map(str, paths))}")
     _write(out, records, title)
     console.print(f"{_counts(records)}: open {out}", highlight=False)
 

@@ -92,13 +92,17 @@ class Translation:
 
     def write(self, action: np.ndarray) -> Any:
         """Return an action of the agent, or a batch of them, as the environment expects it."""
+        scaled = self.scale(action)
+        return scaled if isinstance(self.action_space, spaces.Discrete) else scaled.astype(self.action_space.dtype)
+
+    def scale(self, action: Any) -> Any:
+        """Return the same numbers, but of the agent's own type: also inside of a compiled program."""
         space = self.action_space
         if isinstance(space, spaces.Discrete):
-            return action + space.start
+            return action + int(space.start)
         assert isinstance(space, spaces.Box)
-        batch = action.shape[:-1]
-        share = (np.clip(action, -1.0, 1.0).reshape(*batch, *space.shape) + 1.0) / 2.0
-        return (space.low + share * (space.high - space.low)).astype(space.dtype)
+        share = (action.clip(-1.0, 1.0).reshape(*action.shape[:-1], *space.shape) + 1.0) / 2.0
+        return space.low + share * (space.high - space.low)
 
 
 def _check_observation_space(space: spaces.Space) -> None:

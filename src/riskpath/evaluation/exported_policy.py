@@ -18,7 +18,6 @@ import io
 import json
 import os
 import platform
-import random
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,16 @@ from jax import export
 
 from riskpath.envs.finite import FiniteEnvironment
 from riskpath.errors import RiskpathError
-from riskpath.evaluation.policy_inputs import as_mask, as_numbers, as_reward, require_states, short
+from riskpath.evaluation.policy_inputs import (
+    as_mask,
+    as_numbers,
+    as_reward,
+    as_rewards,
+    as_starts,
+    episode_seeds,
+    require_states,
+    short,
+)
 from riskpath.evaluation.policy_program import first_memory, needs_rewards, step_of
 from riskpath.extras import require_extra
 from riskpath.version import __version__
@@ -56,11 +64,12 @@ class ExportedPolicy:
         self._states = description["states"] and {_key(name): i for i, name in enumerate(description["states"])}
         self._fresh = tuple(np.zeros((1, *leaf["shape"]), leaf["dtype"]) for leaf in description["memory"])
         # Fewer arguments take less time: an observation of few numbers and the reward are one.
-        self._packs = self._dtype == np.float32 and self._states is None and not description["mixed"]
+        self._mixed = bool(description["mixed"])
+        self._packs = self._dtype == np.float32 and self._states is None and not self._mixed
         self._step_packed = jax.jit(self._unpack)
         # What does not change from call to call is on the device already.
         self._all, self._yes = jnp.ones((1, self._count), bool), jnp.ones((1,), bool)
-        self._no, self._seed = jnp.zeros((1,), bool), jnp.zeros((1,), jnp.uint32)
+        self._no = jnp.zeros((1,), bool)
 
     def __repr__(self) -> str:
         about = self.description
@@ -86,7 +95,7 @@ class ExportedPolicy:
             obs = self._read(observation)[None] if self._states is None else self._state(observation)
             masks = self._all if mask is None else as_mask(mask, (1, self._count))
             rewards = np.array([as_reward(reward)], np.float32)
-            actions, memory = self._step(memory, obs, rewards, masks, starts, self._seeds(1))
+            actions, memory = self._step(memory, obs, rewards, masks, starts, episode_seeds(1, self._mixed))
         action = np.asarray(actions)[0]
         if names := self.description["actions"]:
             return names[int(action)], memory
@@ -114,21 +123,13 @@ class ExportedPolicy:
             raise RiskpathError(f"observations must have shape (environments, *{self._shape}), got {obs.shape}")
         self._require_states(obs)
         count = len(obs)
-        starts = np.full(count, memories is None) if starts is None else np.asarray(starts, bool)
-        if rewards is None:
-            if self.description["needs_rewards"] and not starts.all():
-                name = self.description["agent"]
-                raise RiskpathError(f"{name} acts on the rewards it received: give rewards, one for each environment")
-            rewards = np.zeros(count)
-        rewards = as_numbers(rewards, "a reward").astype(np.float32)
-        for name, array in (("rewards", rewards), ("starts", starts)):
-            if array.shape != (count,):
-                raise RiskpathError(f"{name} have shape {array.shape}, but there are {count} environments")
+        starts = as_starts(starts, memories, count)
+        rewards = as_rewards(rewards, starts, self.description["agent"] if self.description["needs_rewards"] else None)
         masks = np.ones((count, self._count), bool) if masks is None else as_mask(masks, (count, self._count))
         if memories is None:
             memories = tuple(np.zeros((count, *leaf.shape[1:]), leaf.dtype) for leaf in self._fresh)
         self._require(memories, count)
-        actions, after = self._step(memories, obs, rewards, masks, starts, self._seeds(count))
+        actions, after = self._step(memories, obs, rewards, masks, starts, episode_seeds(count, self._mixed))
         return np.array(actions), after
 
     def _pack(self, observation: Any, reward: Any) -> np.ndarray | None:
@@ -143,11 +144,6 @@ class ExportedPolicy:
         obs = packed[:-1].reshape(1, *self._shape)
         masks, seeds = jnp.ones((1, self._count), bool), jnp.zeros((1,), jnp.uint32)
         return self._call(memory, obs, packed[-1:], masks, starts, seeds)
-
-    def _seeds(self, count: int) -> Any:
-        if not self.description["mixed"]:
-            return self._seed if count == 1 else np.zeros(count, np.uint32)
-        return np.array([random.getrandbits(31) for _ in range(count)], np.uint32)
 
     def _read(self, observation: Any) -> np.ndarray:
         obs = as_numbers(observation, "an observation").astype(self._dtype)
@@ -230,7 +226,7 @@ def _trace(policy: Any, platforms: tuple[str, ...]) -> tuple[export.Exported, di
         elif offset:
             obs = obs - offset
         action, memory = step(memory, obs, reward, mask, start, seed)
-        return (_write(translation.action_space, action) if translation else action), memory
+        return (translation.scale(action) if translation else action), memory
 
     (count,) = export.symbolic_shape("environments")
     array = lambda shape, dtype: jax.ShapeDtypeStruct((count, *shape), dtype)  # noqa: E731
@@ -260,14 +256,6 @@ def _trace(policy: Any, platforms: tuple[str, ...]) -> tuple[export.Exported, di
         "actions": actions,
     }
     return program, description
-
-
-def _write(space: Any, action: Any) -> Any:
-    """Return an action of the agent as one of a Gymnasium space: `Translation.write` as a part of the program."""
-    if not hasattr(space, "low"):
-        return action + int(space.start)
-    share = (jnp.clip(action, -1.0, 1.0).reshape(space.shape) + 1.0) / 2.0
-    return (space.low + share * (space.high - space.low)).astype(jnp.float32)
 
 
 def _plain(name: Any) -> Any:

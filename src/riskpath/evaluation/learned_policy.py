@@ -114,9 +114,10 @@ class LearnedPolicy:
 
     def names(self) -> tuple[list[Any], list[Any]]:
         """Return the names of the states and actions of a finite problem, in the order of their numbers."""
-        assert isinstance(self.environment, FiniteEnvironment)
-        assert self.environment.problem is not None
-        states, actions = _names(self.environment.problem)
+        problem = getattr(self.environment, "problem", None)
+        if problem is None:
+            raise RiskpathError("only the states and actions of a finite problem have names")
+        states, actions = _names(problem)
         return list(states), actions
 
     @functools.cached_property

@@ -5,7 +5,6 @@ they are those of `riskpath.envs.gymnasium_env`: numbers or arrays, not the name
 """
 
 import functools
-import random
 from typing import Any
 
 import jax
@@ -15,7 +14,15 @@ from riskpath.agents.agent import Agent, AgentState
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import FiniteEnvironment
 from riskpath.errors import RiskpathError, in_one_line
-from riskpath.evaluation.policy_inputs import as_mask, as_numbers, require_states, short
+from riskpath.evaluation.policy_inputs import (
+    as_mask,
+    as_numbers,
+    as_rewards,
+    as_starts,
+    episode_seeds,
+    require_states,
+    short,
+)
 from riskpath.evaluation.policy_program import first_memory, needs_rewards, step_many
 
 Memories = tuple[np.ndarray, ...]
@@ -72,15 +79,10 @@ class PolicyBatch:
         Without `starts` all episodes begin if there are no memories yet, else none does.
         """
         count = len(observations)
-        starts = np.full(count, memories is None) if starts is None else np.asarray(starts, bool).ravel()
-        if len(starts) != count:
-            raise RiskpathError(f"episode starts are of {len(starts)} environments, the observation of {count}")
-        memories, rewards = self._memories(memories, count), self._rewards(rewards, starts)
-        masks = self._masks(observations, masks)
-        seeds = np.zeros(count, np.uint32)
-        if self.mixed:  # each episode draws one of the policies
-            seeds = np.array([random.getrandbits(31) for _ in range(count)], np.uint32)
-        arrays = memories, observations, rewards, masks, starts, seeds
+        starts = as_starts(starts, memories, count)
+        rewards = as_rewards(rewards, starts, type(self.agent).__name__ if self.needs_rewards else None)
+        memories, masks = self._memories(memories, count), self._masks(observations, masks)
+        arrays = memories, observations, rewards, masks, starts, episode_seeds(count, self.mixed)
         actions, memories = jax.device_get(step_many(self.agent, self.state, self.spec, *arrays))
         actions = np.array(actions, np.float32 if self.spec.action_size else np.int64)  # a copy, so that it is writable
         return self.translation.write(actions) if self.translation else actions, memories
@@ -101,18 +103,6 @@ class PolicyBatch:
     def needs_rewards(self) -> bool:
         """Whether the policy acts on the rewards it received."""
         return needs_rewards(self.agent, self.state, self.spec)
-
-    def _rewards(self, given: Any, starts: np.ndarray) -> np.ndarray:
-        """Return the last reward of every environment; 0 where an episode begins."""
-        if given is None:
-            if self.needs_rewards and not starts.all():
-                name = type(self.agent).__name__
-                raise RiskpathError(f"{name} acts on the rewards it received: give rewards=…, one for each environment")
-            return np.zeros(len(starts), np.float32)
-        rewards = np.atleast_1d(as_numbers(given, "a reward"))
-        if rewards.shape != starts.shape:
-            raise RiskpathError(f"rewards have shape {rewards.shape}, but there are {len(starts)} environments")
-        return np.where(starts, 0, rewards).astype(np.float32)
 
     def _masks(self, obs: np.ndarray, given: Any) -> np.ndarray:
         """Return which actions are available, [environments, actions]."""

@@ -4,6 +4,7 @@ A network answers anything with some action, also NaN. Therefore wrong numbers a
 """
 
 import math
+import random
 from typing import Any
 
 import jax
@@ -60,6 +61,37 @@ def as_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
     if array.size and not array.any(axis=-1).all():
         raise RiskpathError("an action mask must leave at least one action available, but it is all zero")
     return array.astype(bool)
+
+
+def as_starts(starts: Any, memories: Any, count: int) -> np.ndarray:
+    """Return in which environments an episode begins: by default in all if there are no memories yet, else in none."""
+    array = np.full(count, memories is None) if starts is None else np.asarray(starts, bool).ravel()
+    if len(array) != count:
+        raise RiskpathError(f"episode starts are of {len(array)} environments, the observation of {count}")
+    return array
+
+
+def as_rewards(rewards: Any, starts: np.ndarray, agent: str | None) -> np.ndarray:
+    """Return the last reward of every environment; 0 where an episode begins.
+
+    Args:
+        rewards: Those rewards, or None.
+        starts: In which environments an episode begins.
+        agent: The name of an agent that acts on rewards, so that they must be given; None for any other.
+    """
+    if rewards is None:
+        if agent is not None and not starts.all():
+            raise RiskpathError(f"{agent} acts on the rewards it received: give rewards=…, one for each environment")
+        return np.zeros(len(starts), np.float32)
+    array = np.atleast_1d(as_numbers(rewards, "a reward"))
+    if array.shape != starts.shape:
+        raise RiskpathError(f"rewards have shape {array.shape}, but there are {len(starts)} environments")
+    return np.where(starts, 0, array).astype(np.float32)
+
+
+def episode_seeds(count: int, mixed: bool) -> np.ndarray:
+    """Return a random number for each environment, if one of several policies is drawn at the start of an episode."""
+    return np.array([random.getrandbits(31) if mixed else 0 for _ in range(count)], np.uint32)
 
 
 def as_action(action: Any, spec: EnvSpec) -> np.ndarray:

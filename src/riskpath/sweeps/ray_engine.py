@@ -91,7 +91,7 @@ def _dashboard(address: str) -> bool | None:
 
 
 def require_answer(address: str) -> None:
-    """Refuse an address at which nobody answers; Ray itself would try for minutes, and end the process."""
+    """Refuse an address at which no cluster answers; Ray itself would try for minutes, and end the process."""
     if address in LOCAL_NAMES:
         return
     host, colon, port = address.removeprefix("ray://").rpartition(":")

@@ -5,6 +5,7 @@ numbers are the same, bit for bit.
 """
 
 import functools
+import itertools
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -165,7 +166,7 @@ def advance(
         """
         arrays, choice = _choose(fixed, arrays, np.bool_(warm_up))
         metrics = []
-        for turn in range(1, total + 1):
+        for turn in itertools.count(1):
             action = np.asarray(choice.action)
             vector.steps += num_envs
             result = vector.step(action.reshape(-1, *action.shape[2:]), choice.env_keys, choice.reset_keys)
@@ -178,7 +179,7 @@ def advance(
                 metrics.append(new)
             if last:
                 return arrays, metrics, turn
-        return arrays, metrics, 0
+        raise AssertionError("the last step returns")
 
     with delayed_interrupt() as stop:
         if warm := min(steps, max(0, agent.training.learning_starts - taken)):
