@@ -45,6 +45,25 @@ class Head(eqx.Module):
         """Return the mean over the levels; with distorted levels this is β[Z_a]."""
 
 
+@jax.custom_vjp
+def _affine(weight: Float[Array, "H K"], bias: Float[Array, " H"], waves: Float[Array, "N K"]) -> Float[Array, "N H"]:
+    """Return W x + b for rows x that start with cos(0) = 1; differentiable in W and b."""
+    return waves @ weight.T + bias[None, :]
+
+
+def _affine_forward(weight: Array, bias: Array, waves: Array) -> tuple[Array, Array]:
+    return _affine(weight, bias, waves), waves
+
+
+def _affine_backward(waves: Array, cotangent: Array) -> tuple[Array, Array, Array]:
+    """Return the gradients. That of b is the one of W for the constant wave, so it needs no sum of its own."""
+    gradient = cotangent.T @ waves
+    return gradient, gradient[:, 0], jnp.zeros_like(waves)
+
+
+_affine.defvjp(_affine_forward, _affine_backward)
+
+
 class _Cosines(eqx.Module):
     """φ(τ) = relu(linear(cos(π i τ), i = 0 … 63)), as in IQN."""
 
@@ -52,7 +71,8 @@ class _Cosines(eqx.Module):
 
     def __call__(self, taus: Float[Array, " N"]) -> Float[Array, "N H"]:
         waves = jnp.cos(jnp.pi * jnp.arange(WAVES, dtype=jnp.float32)[None, :] * taus[:, None])
-        return jax.nn.relu(jax.vmap(self.linear)(waves))
+        assert self.linear.bias is not None
+        return jax.nn.relu(_affine(self.linear.weight, self.linear.bias, waves))
 
 
 class FactoredHead(Head):

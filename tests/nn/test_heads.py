@@ -1,0 +1,57 @@
+"""Quantile heads: one action against all of them, and the gradients that are written by hand."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from riskpath.nn.heads import DeepHead, FactoredHead, Head, TableHead
+from riskpath.nn.losses import _means_of_rows, _reduce_both
+
+WIDTH, ACTIONS, LEVELS = 6, 3, 5
+
+
+def head_and_features(kind: str) -> tuple[Head, jax.Array]:
+    if kind == "table":
+        cells = jax.random.normal(jax.random.key(0), (4, LEVELS, ACTIONS))
+        return eqx.tree_at(lambda h: h.cells, TableHead(4, LEVELS, ACTIONS), cells), jnp.asarray(2, jnp.int32)
+    make = {"factored": FactoredHead, "deep": DeepHead}[kind]
+    return make(WIDTH, ACTIONS, key=jax.random.key(0)), jax.random.normal(jax.random.key(1), (WIDTH,))
+
+
+@pytest.mark.parametrize("kind", ["factored", "deep", "table"])
+@pytest.mark.parametrize("action", range(ACTIONS))
+def test_the_quantiles_of_one_action_are_its_column_and_so_is_the_gradient(kind, action):
+    head, features = head_and_features(kind)
+    taus, wanted = jnp.array([0.05, 0.3, 0.5, 0.99]), jnp.array([1.0, -2.0, 0.5, 3.0])
+    column = lambda head: head(features, head.embed(taus))[:, action]  # noqa: E731
+    one = lambda head: head.of_action(features, head.embed(taus), jnp.asarray(action, jnp.int32))  # noqa: E731
+    np.testing.assert_allclose(one(head), column(head), atol=1e-6)
+    gradients = [eqx.filter_grad(lambda h, f=f: jnp.sum(wanted * f(h)))(head) for f in (one, column)]
+    for mine, expected in zip(*map(jax.tree.leaves, gradients), strict=True):
+        np.testing.assert_allclose(mine, expected, atol=1e-5)
+
+
+def test_the_gradient_of_the_embedding_is_that_of_plain_products():
+    head, features = head_and_features("factored")
+    assert isinstance(head, FactoredHead)
+    taus = jnp.array([0.1, 0.4, 0.8])
+
+    def plain(weight: jax.Array, bias: jax.Array) -> jax.Array:
+        waves = jnp.cos(jnp.pi * jnp.arange(weight.shape[1])[None, :] * taus[:, None])
+        return jnp.sum(jax.nn.relu(waves @ weight.T + bias[None, :]) @ features)
+
+    linear = head.cosines.linear
+    ours = eqx.filter_grad(lambda h: jnp.sum(h.embed(taus) @ features))(head).cosines.linear
+    weight, bias = jax.grad(plain, argnums=(0, 1))(linear.weight, linear.bias)
+    np.testing.assert_allclose(ours.weight, weight, atol=1e-5)
+    np.testing.assert_allclose(ours.bias, bias, atol=1e-5)
+
+
+def test_both_ways_to_average_the_pairs_of_the_loss_agree():
+    x, y = jax.random.normal(jax.random.key(2), (2, 4, 7))
+    for ours, expected in zip(_reduce_both(x, y), _means_of_rows(x, y, None), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-5)
+    weighted = _means_of_rows(x, y, jnp.arange(7.0))
+    np.testing.assert_allclose(weighted[1], np.asarray(y) @ np.arange(7.0), rtol=1e-5)
