@@ -39,7 +39,7 @@ def test_the_gradient_of_the_embedding_is_that_of_plain_products():
     taus = jnp.array([0.1, 0.4, 0.8])
 
     def plain(weight: jax.Array, bias: jax.Array) -> jax.Array:
-        waves = jnp.cos(jnp.pi * jnp.arange(weight.shape[1])[None, :] * taus[:, None])
+        waves = jnp.cos(jnp.pi * jnp.arange(weight.shape[1], dtype=jnp.float32)[None, :] * taus[:, None])
         return jnp.sum(jax.nn.relu(waves @ weight.T + bias[None, :]) @ features)
 
     linear = head.cosines.linear
