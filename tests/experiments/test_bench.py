@@ -203,6 +203,7 @@ def test_finished_cells_are_not_trained_again(trained, tmp_path):
         ({"steps": 500}, "has another configuration (decay_steps 35100.0, not 20.7)"),
         ({"seeds": 3}, "has another configuration (seeds 8, not 3)"),
         ({"risks": ["cvar:0.2"]}, "has another configuration (level 0.1, not 0.2)"),
+        ({"risks": ["cvar:0.1", "cvar:0.2"]}, "has another configuration (agent with 1 entries, not 2)"),
         ({"problems": {"ThreeState": rp.RiskyGrid()}}, "has another configuration (environment "),
     ],
 )

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from riskpath.nn.heads import DeepHead, FactoredHead, Head, TableHead
-from riskpath.nn.losses import _means_of_rows, _reduce_both
 
 WIDTH, ACTIONS, LEVELS = 6, 3, 5
 
@@ -47,11 +46,3 @@ def test_the_gradient_of_the_embedding_is_that_of_plain_products():
     weight, bias = jax.grad(plain, argnums=(0, 1))(linear.weight, linear.bias)
     np.testing.assert_allclose(ours.weight, weight, atol=1e-5)
     np.testing.assert_allclose(ours.bias, bias, atol=1e-5)
-
-
-def test_both_ways_to_average_the_pairs_of_the_loss_agree():
-    x, y = jax.random.normal(jax.random.key(2), (2, 4, 7))
-    for ours, expected in zip(_reduce_both(x, y), _means_of_rows(x, y, None), strict=True):
-        np.testing.assert_allclose(ours, expected, rtol=1e-5)
-    weighted = _means_of_rows(x, y, jnp.arange(7.0))
-    np.testing.assert_allclose(weighted[1], np.asarray(y) @ np.arange(7.0), rtol=1e-5)

@@ -31,30 +31,19 @@ def _forward(
     """Return the loss and its gradient, −Σⱼ pⱼ |τᵢ − 1{u<0}| clip(u/κ, −1, 1), from one pass over all pairs."""
     error = target[None, :] - predicted[:, None]
     clipped = jnp.clip(error / kappa, -1.0, 1.0)
-    slope = jnp.abs(taus[:, None] - jnp.where(error < 0, 1.0, 0.0)) * clipped
-    # L_κ(u)/κ = clip(u/κ)·(u − ½κ·clip(u/κ)), so both sums are over products with the same slope.
-    slopes, losses = _means_of_rows(slope, slope * (error - 0.5 * kappa * clipped), probs)
-    return jnp.sum(losses), (-slopes, (taus, target, kappa, probs))
+    # |τ − 1{u<0}| c = τ c + (1 − 2τ) min(c, 0). A comparison would be stored for all pairs on a GPU.
+    slope = taus[:, None] * clipped + (1.0 - 2.0 * taus[:, None]) * jnp.minimum(clipped, 0.0)
+    # L_κ(u)/κ = c (u − ½κ c), so both sums are over products with the same slope.
+    loss = slope * (error - 0.5 * kappa * clipped)
+    return jnp.sum(_mean_of_rows(loss, probs)), (-_mean_of_rows(slope, probs), (taus, target, kappa, probs))
 
 
-def _means_of_rows(
-    x: Float[Array, "N M"], y: Float[Array, "N M"], probs: Float[Array, " M"] | None
-) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
-    """Return the mean of each row of both arrays.
-
-    On a CPU only a product is vectorised. On a GPU it would store all pairs; one reduction of both stores none of them.
-    """
+def _mean_of_rows(pairs: Float[Array, "N M"], probs: Float[Array, " M"] | None) -> Float[Array, " N"]:
+    """Return the mean of each row. On a CPU only a product is vectorised; on a GPU it would store all pairs."""
     if probs is not None:
-        return x @ probs, y @ probs
-    ones = jnp.full(x.shape[1:], 1.0 / x.shape[1])
-    return jax.lax.platform_dependent(x, y, cpu=lambda x, y: (x @ ones, y @ ones), default=_reduce_both)
-
-
-def _reduce_both(x: Float[Array, "N M"], y: Float[Array, "N M"]) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
-    """Return the mean of each row of both arrays, from one reduction."""
-    zero, count = jnp.zeros(()), x.shape[1]
-    x, y = jax.lax.reduce((x, y), (zero, zero), lambda a, b: (a[0] + b[0], a[1] + b[1]), (1,))
-    return x / count, y / count
+        return pairs @ probs
+    ones = jnp.full(pairs.shape[1:], 1.0 / pairs.shape[1])
+    return jax.lax.platform_dependent(pairs, cpu=lambda x: x @ ones, default=lambda x: jnp.mean(x, axis=1))
 
 
 def _backward(saved: tuple[Array, Any], cotangent: Array) -> tuple[Array | None, ...]:

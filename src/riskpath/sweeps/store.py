@@ -34,7 +34,9 @@ def difference(before: Any, now: Any, name: str = "") -> str:
             if found := difference(before.get(key), now.get(key), key):
                 return found
         return ""
-    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+    if isinstance(before, list) and isinstance(now, list):
+        if len(before) != len(now):
+            return f"{name} with {len(before)} entries, not {len(now)}"
         return next((found for pair in zip(before, now, strict=True) if (found := difference(*pair, name))), "")
     return "" if before == now else f"{name} {before!r}, not {now!r}"
 
