@@ -20,6 +20,8 @@ ADVANTAGE = 0.05
 CONFIDENCE, RESAMPLES = 0.95, 400
 LEVELS = np.linspace(-1.0, 1.0, 201)
 """The scores at which performance profiles are computed."""
+ROUNDING = 1e-9
+"""Smaller gaps, relative to the optimum, are rounding errors."""
 AT_LEAST = 1e-6
 """A run reaches a score if it is short of it by no more than this."""
 
@@ -33,6 +35,12 @@ def has_share(reference: Reference) -> bool:
 def share_of(value: Any, reference: Reference) -> Any:
     """Return the share of the optimum's advantage."""
     return (value - reference.mean_optimal) / (reference.optimum - reference.mean_optimal)
+
+
+def _gap(value: float, reference: Reference) -> float:
+    """Return the gap to the optimum; 0 where it is a rounding error."""
+    gap = reference.optimum - value
+    return gap if abs(gap) > ROUNDING * max(1.0, abs(reference.optimum)) else 0.0
 
 
 def exact_interval(values: Float[np.ndarray, " S"]) -> Interval:
@@ -50,8 +58,8 @@ def _row(cell: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     reference = reference_of(result)
     ends = {"": float(np.mean(result["values"])), "_low": result["low"], "_high": result["high"]}
     shown = has_share(reference)
-    gaps = {"": reference.optimum - ends[""], "_low": reference.optimum - ends["_high"]}
-    gaps["_high"] = reference.optimum - ends["_low"]
+    gaps = {"": _gap(ends[""], reference), "_low": _gap(ends["_high"], reference)}
+    gaps["_high"] = _gap(ends["_low"], reference)
     return {
         "agent": cell["agent"],
         "problem": cell["problem"],

@@ -52,6 +52,4 @@ def score_text(row: dict[str, Any], score: str) -> str:
     low, high = row[f"{score}_low"], row[f"{score}_high"]
     if score == "share":
         return f"{row[score]:z.2f} [{low:z.2f}, {high:z.2f}]"
-    if abs(row[score]) < 1e-9 * max(1.0, abs(row["optimum"])) and high - low < 1e-9:
-        return "0"
-    return str(Interval(row[score], low, high, CONFIDENCE))
+    return "0" if row[score] == low == high == 0.0 else str(Interval(row[score], low, high, CONFIDENCE))
