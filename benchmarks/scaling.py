@@ -6,7 +6,8 @@
 
 One size is changed at a time, the others keep their defaults. An agent is trained by the fused loop as in
 `throughput.py`: acting, the environment, the replay buffer and learning. A spell is one call of the compiled program,
-which does many updates; the time is the median of several. Compilation is not included. The replay buffer is full.
+which does many updates; the time is the median of several, on one core in seconds of the process. Compilation is not
+included. The replay buffer is full.
 RiskyGrid is the environment, RiskyMountainCar for continuous actions; along the axis of histories TQL trades in
 MeanReversionTrading with episodes of 512 steps and remembers the latest 1, 4, … observations.
 
@@ -150,7 +151,7 @@ def measure(point: Point, seconds: float, repeats: int) -> dict[str, Any]:
             prepare(point)
         program, spec, about = PROGRAMS.pop(point)
         before = _peak()
-        spells = _spells(_full(point, program, spec), program, spec, seconds, repeats)
+        spells = _spells(full(point, program, spec), program, spec, seconds, repeats)
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error) and "out of memory" not in str(error).lower():
             raise
@@ -174,7 +175,7 @@ def _peak() -> int:
     return (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0)
 
 
-def _full(point: Point, program: Any, spec: Any) -> Any:
+def full(point: Point, program: Any, spec: Any) -> Any:
     """Return a state after some steps, with their transitions repeated until the replay buffer is full."""
     state, _ = jax.block_until_ready(program(begin(point)[0], spec, _count(1)))
     rows, taken = state.replay_buffer.rows, int(state.replay_buffer.num_added)
@@ -200,9 +201,15 @@ def _spells(state: Any, program: Any, spec: Any, seconds: float, repeats: int) -
 
 
 def _timed(program: Any, state: Any, spec: Any, rounds: int) -> tuple[float, Any]:
-    number, began = jax.block_until_ready(_count(rounds)), time.perf_counter()
+    number, began = jax.block_until_ready(_count(rounds)), clock()
     state, _ = jax.block_until_ready(program(state, spec, number))
-    return time.perf_counter() - began, state
+    return clock() - began, state
+
+
+def clock() -> float:
+    """Return seconds: on one core those of this process, which other programs on the machine hardly disturb."""
+    alone = jax.default_backend() == "cpu" and hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) == 1
+    return time.process_time() if alone else time.perf_counter()
 
 
 def run(
@@ -219,7 +226,7 @@ def run(
         (row["agent"], axis) for axis, point in listed if "failed" in (row := done.get(point, {}))
     }
     with contextlib.ExitStack() as stack:
-        ask = _compile_in_processes(left, options.jobs, stack) if kind == "gpu" else measure
+        ask = in_processes(left, options.jobs, stack, prepare, measure) if kind == "gpu" else measure
         for axis, point in listed:
             if point in done or (point.agent, axis) in full:
                 continue
@@ -232,15 +239,20 @@ def run(
     return rows
 
 
-def _compile_in_processes(left: list[Point], jobs: int, stack: contextlib.ExitStack) -> Callable[..., dict[str, Any]]:
+def in_processes(
+    left: list[Point],
+    jobs: int,
+    stack: contextlib.ExitStack,
+    prepare: Callable[[Point], Any],
+    measure: Callable[..., dict[str, Any]],
+) -> Callable[..., dict[str, Any]]:
     """Compile all points in several processes; return a function that lets the right process measure one."""
     spawn = multiprocessing.get_context("spawn")
     pools = [concurrent.futures.ProcessPoolExecutor(1, spawn) for _ in range(min(jobs, len(left)))]
     for pool in pools:
         stack.callback(pool.shutdown)
     began, owner = time.perf_counter(), {point: pools[number % len(pools)] for number, point in enumerate(left)}
-    waiting = [pool.submit(prepare, point) for point, pool in owner.items()]
-    concurrent.futures.wait(waiting)
+    concurrent.futures.wait([pool.submit(prepare, point) for point, pool in owner.items()])
     print(f"compiled in {time.perf_counter() - began:.0f} s", flush=True)
     return lambda point, *how: owner[point].submit(measure, point, *how).result()
 
