@@ -1,4 +1,4 @@
-"""The benchmarks of growth and of the limits of the machine: the lines that they fit and the shares that they report."""
+"""The benchmarks of growth and limits: the lines that they fit and the shares that they report."""
 
 import jax
 import jax.numpy as jnp
