@@ -18,6 +18,7 @@ import argparse
 import contextlib
 import math
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -170,19 +171,30 @@ def costliest(program: Any, state: Any, spec: Any, rounds: int) -> list[dict[str
             jax.block_until_ready(program(state, spec, number))
         (path,) = Path(folder).rglob("*.xplane.pb")
         times = durations(jax.profiler.ProfileData.from_file(str(path)))
+    text = program.compiled.as_text()
+    origins = {re.sub(r"\W", "_", name): path for name, path in re.findall(r'%([\w.-]+) = .*?op_name="([^"]+)"', text)}
     total = sum(times.values())
-    return [{"name": name, "share": spent / total} for name, spent in times.most_common(COSTLIEST)]
+    return [
+        {"name": name, "share": spent / total, "origin": origins.get(re.sub(r"\W", "_", name))}
+        for name, spent in times.most_common(COSTLIEST)
+    ]
 
 
 def durations(profile: Any) -> Counter[str]:
-    """Return the nanoseconds of every kernel of a GPU, or of every operation of a CPU, by name."""
-    times: Counter[str] = Counter()
+    """Return the nanoseconds of every kernel of a GPU, or else of every operation of the CPU, by name."""
+    kernels: Counter[str] = Counter()
+    operations: Counter[str] = Counter()
     for plane in profile.planes:
         for line in plane.lines:
             if "GPU" in plane.name and line.name.startswith("Stream"):
                 for event in line.events:
-                    times[event.name] += event.duration_ns
-    return times
+                    kernels[event.name] += event.duration_ns
+            elif "CPU" in plane.name and line.name.startswith("tf_XLA"):
+                for event in line.events:
+                    outer = event.name.startswith(("end:", "while", "call", "conditional"))  # others run inside
+                    if not outer and any(name == "hlo_op" for name, _ in event.stats):
+                        operations[event.name] += event.duration_ns
+    return kernels or operations
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -248,7 +260,7 @@ def main() -> None:
             write_json(out, {**about, "rows": rows})
             print(table(rows[-1:]).splitlines()[-1], flush=True)
             for cost in rows[-1].get("costliest", []):
-                print(f"    {cost['share']:6.1%}  {cost['name']}")
+                print(f"    {cost['share']:6.1%}  {cost['name']}  {cost['origin'] or ''}")
     print(f"\n{table(rows)}\n\n{out}, {draw(rows, machine, here['device'], out.with_suffix('.png'))}")
 
 
