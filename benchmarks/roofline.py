@@ -150,6 +150,8 @@ def prepare(point: scaling.Point) -> None:
 
 def measure(point: scaling.Point, seconds: float, machine: Limits, profiled: bool) -> dict[str, Any]:
     """Return what the update of an agent achieves, its share of the training loop, and the costliest operations."""
+    if point not in UPDATES:
+        prepare(point)
     program, spec, _ = scaling.PROGRAMS[point]
     compiled, counts = UPDATES.pop(point)
     state = scaling.full(point, program, spec)
@@ -254,8 +256,6 @@ def main() -> None:
         print(f"{machine.bfloat16 / 1e9:,.0f} in bfloat16, {machine.bandwidth / 1e9:,.0f} GB/s", flush=True)
         about = {"command": shlex.join(["python", *sys.argv]), **here, "limits": machine._asdict()}
         for point in sizes:
-            if ask is None:
-                prepare(point)
             rows.append((ask or measure)(point, options.seconds, machine, options.profile))
             write_json(out, {**about, "rows": rows})
             print(table(rows[-1:]).splitlines()[-1], flush=True)
