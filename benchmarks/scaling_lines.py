@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.ticker import NullLocator
 
 from riskpath import plot
 
+COLUMNS = 3
 AXES = {
     "lanes": "lanes",
     "width": "width of the network",
@@ -79,29 +81,42 @@ def lines(rows: list[dict[str, Any]], listed: list[tuple[str, Any]]) -> list[dic
 
 def table(rows: list[dict[str, Any]], listed: list[tuple[str, Any]]) -> str:
     """Return the lines as a table in Markdown."""
-    shown = ["| axis | agent | fixed | for each unit | knee | error of the line | memory of each unit |"]
+    shown = ["| axis | agent | fixed | of each unit | knee | error of the line | memory of each unit |"]
     shown.append("|---|---|---:|---:|---:|---:|---:|")
     for line in sorted(lines(rows, listed), key=lambda line: [*AXES].index(line["axis"])):
         time, memory = line["time_us"], line["bytes"]
-        knee = "–" if time["knee"] is None else f"{time['knee']:,.3g}"
-        cells = f"{time['fixed']:,.0f} µs | {time['slope']:,.3g} µs | {knee} | {time['error']:.0%}"
-        shown.append(f"| {line['axis']} | {line['agent']} | {cells} | {memory['slope'] / 1e3:,.3g} kB |")
+        knee = "–" if time["knee"] is None else f"{time['knee']:,.2g}" if time["knee"] < 100 else short(time["knee"])
+        cells = f"{time['fixed']:,.0f} µs | {time['slope']:,.{3 if time['slope'] < 100 else 5}g} µs | {knee}"
+        shown.append(
+            f"| {line['axis']} | {line['agent']} | {cells} | {time['error']:.0%} | {short(memory['slope'])}B |"
+        )
     return "\n".join(shown)
+
+
+def short(number: float) -> str:
+    """Return a number with two digits and a unit: 1.3 M."""
+    for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= factor:
+            return f"{number / factor:,.3g} {unit}"
+    return f"{number:.3g} "
 
 
 def draw(rows: list[dict[str, Any]], listed: list[tuple[str, Any]], device: str, path: Path) -> Path:
     """Draw time and memory against every axis: measured points, fitted lines, and a diamond at each knee."""
     known, fitted = series(rows, listed), {(line["agent"], line["axis"]): line for line in lines(rows, listed)}
     axes_shown = [axis for axis in AXES if any(axis == at for _, at in known)]
-    figure, panels = plot.panels(2, len(axes_shown), 2.9, 2.7)
+    blocks = -(-len(axes_shown) // COLUMNS)
+    figure, grid = plot.panels(2 * blocks, min(COLUMNS, len(axes_shown)), 3.1, 2.2)
     names: dict[str, Any] = {}
-    for column, axis in enumerate(axes_shown):
+    for number, axis in enumerate(axes_shown):
+        block, column = divmod(number, COLUMNS)
+        above, below = grid[2 * block, column], grid[2 * block + 1, column]
         for (agent, _), measured in ((key, line) for key, line in known.items() if key[1] == axis):
             sizes, colour = np.array([row[axis] for row in measured]), COLOURS[agent]
             lanes = sizes if axis == "lanes" else measured[0]["lanes"]
             for panel, part, values, unit in (
-                (panels[0, column], "time_us", [row["update_us"] for row in measured], lanes),
-                (panels[1, column], "bytes", [held_bytes(row) for row in measured], 1e6),
+                (above, "time_us", [row["update_us"] for row in measured], lanes),
+                (below, "bytes", [held_bytes(row) for row in measured], 1e6),
             ):
                 (names[agent],) = panel.plot(sizes, np.array(values) / unit, "o", color=colour, markersize=4)
                 if line := fitted.get((agent, axis)):
@@ -112,15 +127,26 @@ def draw(rows: list[dict[str, Any]], listed: list[tuple[str, Any]], device: str,
                     if part == "time_us" and knee is not None and sizes[0] <= knee <= sizes[-1]:
                         at = 2 * fixed / (knee if axis == "lanes" else unit)
                         panel.plot([knee], [at], "D", color=colour, markerfacecolor="white", markersize=7, zorder=3)
-        panels[1, column].set_xlabel(AXES[axis], fontsize=9)
-        for panel in panels[:, column]:
+        for panel in (above, below):
             panel.set_xscale("log")
             panel.set_yscale("log")
             panel.grid(alpha=0.25, linewidth=0.6)
-    panels[0, 0].set_ylabel("µs for one update of one lane", fontsize=9)
-    panels[1, 0].set_ylabel("MB held by the program", fontsize=9)
-    knee = panels[0, 0].plot([], [], "D", color="0.3", markerfacecolor="white", markersize=7)[0]
-    handles = {**names, "knee: fixed cost = growing cost": knee}
+            ticks = sorted({row[axis] for (_, at), measured in known.items() if at == axis for row in measured})
+            panel.set_xticks(ticks, [short(tick).replace(" ", "") for tick in ticks])
+            panel.xaxis.set_minor_locator(NullLocator())
+            panel.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        below.set_xlabel(AXES[axis], fontsize=9)
+        if column == 0:
+            above.set_ylabel("µs, one update\nof one lane", fontsize=9)
+            below.set_ylabel("MB that the\nprogram holds", fontsize=9)
+    for row, panels in enumerate(grid):  # the same range, so that heights can be compared
+        ranges = [panel.get_ylim() for panel in grid[row % 2 :: 2].ravel() if panel.lines]
+        for panel in panels:
+            panel.set_ylim(min(low for low, _ in ranges), max(high for _, high in ranges))
+    for panel in grid[2 * blocks - 2 :, (len(axes_shown) - 1) % COLUMNS + 1 :].ravel():
+        panel.set_visible(False)
+    knee = grid[0, 0].plot([], [], "D", color="0.3", markerfacecolor="white", markersize=7)[0]
+    handles = {**names, "knee": knee}
     figure.suptitle(device, fontsize=10)
     figure.legend(
         handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False
