@@ -177,12 +177,14 @@ def costliest(program: Any, state: Any, spec: Any, rounds: int) -> list[dict[str
         (path,) = Path(folder).rglob("*.xplane.pb")
         times = durations(jax.profiler.ProfileData.from_file(str(path)))
     text = program.compiled.as_text()
+    about = {re.sub(r"\W", "_", name): shape for name, shape in re.findall(r"%([\w.-]+) = \(?(\w+\[[\d,]*\])", text)}
     origins = {re.sub(r"\W", "_", name): path for name, path in re.findall(r'%([\w.-]+) = .*?op_name="([^"]+)"', text)}
     total = sum(times.values())
-    return [
-        {"name": name, "share": spent / total, "origin": origins.get(re.sub(r"\W", "_", name))}
-        for name, spent in times.most_common(COSTLIEST)
-    ]
+    found = []
+    for name, spent in times.most_common(COSTLIEST):
+        plain = re.sub(r"\W", "_", name)
+        found.append({"name": name, "share": spent / total, "shape": about.get(plain), "origin": origins.get(plain)})
+    return found
 
 
 def durations(profile: Any) -> Counter[str]:
@@ -263,8 +265,8 @@ def main() -> None:
             write_json(out, {**about, "rows": rows})
             print(table(rows[-1:]).splitlines()[-1], flush=True)
             for cost in rows[-1].get("costliest", []):
-                print(f"    {cost['share']:6.1%}  {cost['name']}  {cost['origin'] or ''}")
-    print(f"\n{table(rows)}\n\n{out}, {draw(rows, machine, here['device'], out.with_suffix('.png'))}")
+                print(f"    {cost['share']:6.1%}  {cost['name']}  {cost['shape'] or ''}  {cost['origin'] or ''}")
+    print(f"\n{table(rows)}\n\n{out}, {draw(rows, machine, scaling_lines.label(here), out.with_suffix('.png'))}")
 
 
 if __name__ == "__main__":

@@ -291,7 +291,7 @@ def main() -> None:
     listed = [*points(kind, options.agents, options.axes, options.quick)]
     rows = run(listed, about, out, kind, options)
     print(f"\n{scaling_lines.table(rows, listed)}")
-    print(f"\n{out}, {scaling_lines.draw(rows, listed, here['device'], out.with_suffix('.png'))}")
+    print(f"\n{out}, {scaling_lines.draw(rows, listed, scaling_lines.label(here), out.with_suffix('.png'))}")
 
 
 if __name__ == "__main__":

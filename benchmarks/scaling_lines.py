@@ -86,11 +86,19 @@ def table(rows: list[dict[str, Any]], listed: list[tuple[str, Any]]) -> str:
     for line in sorted(lines(rows, listed), key=lambda line: [*AXES].index(line["axis"])):
         time, memory = line["time_us"], line["bytes"]
         knee = "–" if time["knee"] is None else f"{time['knee']:,.2g}" if time["knee"] < 100 else short(time["knee"])
-        cells = f"{time['fixed']:,.0f} µs | {time['slope']:,.{3 if time['slope'] < 100 else 5}g} µs | {knee}"
+        each = f"{time['slope']:,.0f}" if time["slope"] >= 100 else f"{time['slope']:.3g}"
+        cells = f"{time['fixed']:,.0f} µs | {each} µs | {knee.strip()}"
         shown.append(
             f"| {line['axis']} | {line['agent']} | {cells} | {time['error']:.0%} | {short(memory['slope'])}B |"
         )
     return "\n".join(shown)
+
+
+def label(machine: dict[str, Any]) -> str:
+    """Return the name of a device; of a CPU also the number of cores."""
+    if machine["device"] != "cpu":
+        return machine["device"]
+    return f"{machine['processor'] or 'CPU'}, {machine['cores_allowed']} core{'s' * (machine['cores_allowed'] > 1)}"
 
 
 def short(number: float) -> str:
