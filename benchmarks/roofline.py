@@ -11,11 +11,13 @@ a cache holds it. Both are of one call of `learn` for all lanes: one gradient st
 critics and one of the actor. The time is that of this program alone; `loop_us` is the time of the whole training loop
 for the same step, with acting, the environment and the replay buffer.
 
-Results go to benchmarks/results/roofline-DEVICE.json and to a picture beside it.
+Results go to benchmarks/results/roofline-DEVICE.json after every agent, and to a picture beside it. The same command
+continues there.
 """
 
 import argparse
 import contextlib
+import json
 import math
 import os
 import re
@@ -34,6 +36,7 @@ import numpy as np
 import scaling
 import scaling_lines
 import throughput
+from matplotlib.ticker import NullFormatter
 
 from riskpath import plot
 from riskpath.experiments.records import write_json
@@ -234,6 +237,10 @@ def draw(rows: list[dict[str, Any]], machine: Limits, device: str, path: Path) -
         axis.plot([row["intensity"]], [row["flops_per_s"] / 1e9], "o", color=colour, markersize=7, label=label)
     axis.set_xscale("log")
     axis.set_yscale("log")
+    axis.set_ylim(min(row["flops_per_s"] for row in rows) / 2e10, machine.bfloat16 / 5e8)
+    for ticks in (axis.xaxis, axis.yaxis):
+        ticks.set_major_formatter(lambda value, _: f"{value:,g}")
+        ticks.set_minor_formatter(NullFormatter())
     axis.grid(alpha=0.25, linewidth=0.6)
     axis.set_xlabel("operations for each byte", fontsize=9)
     axis.set_ylabel("GFLOP/s", fontsize=9)
@@ -252,17 +259,20 @@ def main() -> None:
     throughput.on_one_core()
     here, kind = throughput.machine(), "cpu" if jax.default_backend() == "cpu" else "gpu"
     out = throughput.RESULTS / f"roofline-{here['device'].replace(' ', '-').lower()}.json"
-    rows: list[dict[str, Any]] = []
-    sizes = [size_of(agent, kind) for agent in options.agents]
+    about = {"command": shlex.join(["python", *sys.argv]), **here}
+    earlier = json.loads(out.read_text()) if out.exists() else {}
+    if any(earlier.get(key) != value for key, value in about.items()):
+        earlier = {"rows": []}
+    rows: list[dict[str, Any]] = earlier["rows"]
+    sizes = [size_of(agent, kind) for agent in options.agents if agent not in {row["agent"] for row in rows}]
     with contextlib.ExitStack() as stack:
-        ask = scaling.in_processes(sizes, len(sizes), stack, prepare, measure) if kind == "gpu" else None
-        machine = limits(kind, options.seconds)
+        ask = scaling.in_processes(sizes, len(sizes), stack, prepare, measure) if kind == "gpu" else measure
+        machine = Limits(**earlier["limits"]) if rows else limits(kind, options.seconds)
         print(f"{here['device']}: {machine.float32 / 1e9:,.0f} GFLOP/s in float32, ", end="")
         print(f"{machine.bfloat16 / 1e9:,.0f} in bfloat16, {machine.bandwidth / 1e9:,.0f} GB/s", flush=True)
-        about = {"command": shlex.join(["python", *sys.argv]), **here, "limits": machine._asdict()}
         for point in sizes:
-            rows.append((ask or measure)(point, options.seconds, machine, options.profile))
-            write_json(out, {**about, "rows": rows})
+            rows.append(ask(point, options.seconds, machine, options.profile))
+            write_json(out, {**about, "limits": machine._asdict(), "rows": rows})
             print(table(rows[-1:]).splitlines()[-1], flush=True)
             for cost in rows[-1].get("costliest", []):
                 print(f"    {cost['share']:6.1%}  {cost['name']}  {cost['shape'] or ''}  {cost['origin'] or ''}")

@@ -112,6 +112,11 @@ def begin(point: Point) -> tuple[Any, Any]:
         size = throughput.Size("discrete", point.width, point.quantiles, 1, point.batch, point.buffer)
     agent = size.agent(point.agent)
     agent = dataclasses.replace(agent, network=dataclasses.replace(agent.network, window=point.history or None))
+    if isinstance(agent, rp.AdaptiveContinuous):  # every update of its targets renews the plan as well
+        interval = rp.AdaptiveContinuous().training.target_update_interval
+        agent = dataclasses.replace(
+            agent, training=dataclasses.replace(agent.training, target_update_interval=interval)
+        )
     if not point.history:
         return throughput.begin(agent, point.lanes)
     environment = as_environment(rp.MeanReversionTrading(steps=LONG_EPISODE, trades=3))
@@ -222,9 +227,7 @@ def run(
     done = {Point(*(row[field] for field in Point._fields)): row for row in rows}
     left = [*dict.fromkeys(point for _, point in listed if point not in done)]
     print(f"{len(left)} points on {about['device']}, {about['cores_allowed']} core(s)\n\n{HEADING}", flush=True)
-    full: set[tuple[str, str]] = {
-        (row["agent"], axis) for axis, point in listed if "failed" in (row := done.get(point, {}))
-    }
+    full = {(point.agent, axis) for axis, point in listed if "failed" in done.get(point, {})}
     with contextlib.ExitStack() as stack:
         ask = in_processes(left, options.jobs, stack, prepare, measure) if kind == "gpu" else measure
         for axis, point in listed:
