@@ -103,6 +103,8 @@ def require_copies(sources: Sequence[GymnasiumSource]) -> None:
 class GymnasiumVector(VectorEnvironment):
     """A batch of Gymnasium environments with SAME_STEP autoreset."""
 
+    draws_from_keys = False
+
     def __init__(self, sources: Sequence[GymnasiumSource], each: int, workers: bool = False, limit: int | None = None):
         """Make `each` environments of every source, in worker processes if asked, cut off after `limit` steps."""
         self.translation = sources[0].translation
