@@ -56,9 +56,9 @@ class CVaRDRL(MemorylessAgent):
             reward = scale * step.reward
             b = (scale * step.extras - reward) / self.discount
             best = masked_argmax(self._shortfall(state.params, step.next_observation, b), step.next_action_mask)
-            future = state.target_params.quantiles(step.next_observation, target_taus)[:, best]
+            future = state.target_params.of_action(step.next_observation, target_taus, best)
             target = jax.lax.stop_gradient(reward + jnp.where(step.terminated, 0.0, self.discount * future))
-            predicted = critic.quantiles(step.observation, taus)[:, step.action]
+            predicted = critic.of_action(step.observation, taus, step.action)
             return quantile_huber(predicted, taus, target, kappa)
 
         return gradient_step(state, loss, t, batch)

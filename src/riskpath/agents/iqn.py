@@ -39,10 +39,10 @@ class IQN(MemorylessAgent):
 
         def loss(critic: MarkovCritic, step: Transition) -> Float[Array, ""]:
             best = masked_argmax(state.params.risk(step.next_observation, self.risk, t.act_taus), step.next_action_mask)
-            future = state.target_params.quantiles(step.next_observation, target_taus)[:, best]
+            future = state.target_params.of_action(step.next_observation, target_taus, best)
             future = jnp.where(step.terminated, 0.0, self.discount * future)
             target = jax.lax.stop_gradient(scale * step.reward + future)
-            predicted = critic.quantiles(step.observation, taus)[:, step.action]
+            predicted = critic.of_action(step.observation, taus, step.action)
             return quantile_huber(predicted, taus, target, kappa)
 
         return gradient_step(state, loss, t, batch)

@@ -87,10 +87,10 @@ class QRSRM(MemorylessAgent):
             c, following = power(self.discount, step.time), scale * step.return_so_far
             features = target_critic.features(step.next_observation, following, self.discount * c)
             values = self._values(target_critic, features, following, self.discount * c, knots)
-            future = target_critic.quantiles(features, target_taus)[:, masked_argmax(values, step.next_action_mask)]
+            future = target_critic.of_action(features, target_taus, masked_argmax(values, step.next_action_mask))
             target = scale * step.reward + jnp.where(step.terminated, 0.0, self.discount * future)
             now = critic.features(step.observation, following - scale * c * step.reward, c)
-            predicted = critic.quantiles(now, taus)[:, step.action]
+            predicted = critic.of_action(now, taus, step.action)
             return quantile_huber(predicted, taus, jax.lax.stop_gradient(target), kappa)
 
         return gradient_step(state, loss, self.training, batch)
@@ -111,7 +111,7 @@ class QRSRM(MemorylessAgent):
         def law(start: Shaped[Array, "*obs"], mask: Bool[Array, " A"], taus: Float[Array, " K"]) -> Float[Array, " K"]:
             features = state.params.features(start, jnp.zeros(()), jnp.ones(()))
             values = jnp.mean(state.params.quantiles(features, self.risk.distort(midpoints(count))), axis=0)
-            return state.params.quantiles(features, taus)[:, masked_argmax(values, mask)]
+            return state.params.of_action(features, taus, masked_argmax(values, mask))
 
         # Every start has levels of its own: where all starts are equal, they are the levels of one fine law.
         taus = midpoints(count * len(episodes.first_observation)).reshape(count, -1).T

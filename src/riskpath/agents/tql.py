@@ -90,14 +90,14 @@ class TQL(HistoryAgent):
             best = masked_argmax(values, step.next_action_mask)
             if self.critic == "trajectory":
                 _, longer = target.history.features(window)
-                future = target.history.quantiles(longer, target_taus)[:, best]
+                future = target.history.of_action(longer, target_taus, best)
                 future = jnp.where(step.terminated, past, future)
-                return fit(critics.history.quantiles(now, taus)[:, step.action], future)
+                return fit(critics.history.of_action(now, taus, step.action), future)
             assert critics.markov is not None
-            future = target.markov.quantiles(step.next_observation, target_taus)[:, best]
+            future = target.markov.of_action(step.next_observation, target_taus, best)
             future = jnp.where(step.terminated, 0.0, future)
             markov = fit(
-                critics.markov.quantiles(step.observation, taus)[:, step.action],
+                critics.markov.of_action(step.observation, taus, step.action),
                 scale * step.reward + self.discount * future,
             )
             if self.critic == "convolved":
@@ -105,7 +105,7 @@ class TQL(HistoryAgent):
                 # The past of a finished episode is never used, and a table has no row for it.
                 return markov + jnp.where(step.terminated, 0.0, law)
             whole = past + power(self.discount, step.time + 1) * future
-            return markov + fit(critics.history.quantiles(now, taus)[:, step.action], whole)
+            return markov + fit(critics.history.of_action(now, taus, step.action), whole)
 
         return gradient_step(state, loss, t, batch)
 

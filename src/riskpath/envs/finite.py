@@ -78,14 +78,14 @@ class FiniteEnvironment(Environment):
 
     def reset(self, key: Key) -> tuple[Shaped[Array, "*obs"], tuple[Int[Array, ""], Int[Array, ""]]]:
         """Draw a start state."""
-        state = jnp.searchsorted(self.tables.start, jax.random.uniform(key), side="right").astype(jnp.int32)
+        state = _draw(self.tables.start, key)
         return self.tables.observation(state), (state, jnp.zeros((), jnp.int32))
 
     def step(self, key: Key, state: Any, action: Int[Array, ""]):
         """Draw an outcome of the action."""
         number, time = state
         tables = self.tables
-        outcome = jnp.searchsorted(tables.cumulative[number, action], jax.random.uniform(key), side="right")
+        outcome = _draw(tables.cumulative[number, action], key)
         next_state = tables.next_state[number, action, outcome]
         time = time + 1
         terminated = ~tables.available[next_state].any()
@@ -97,6 +97,12 @@ class FiniteEnvironment(Environment):
         """Return which actions have outcomes; all of them in a terminal state."""
         available = self.tables.available[state[0]]
         return available | ~available.any()
+
+
+def _draw(cumulative: Float[Array, " K"], key: Key) -> Int[Array, ""]:
+    """Draw a number from cumulative probabilities; a loop of a few tiny steps would be slow on a GPU."""
+    place = jnp.searchsorted(cumulative, jax.random.uniform(key), side="right", method="scan_unrolled")
+    return place.astype(jnp.int32)
 
 
 def finite(problem: FiniteMDP) -> FiniteEnvironment:

@@ -56,7 +56,7 @@ class Quadrature:
         if self.draw is not None:
             return self.draw(key)
         cumulative = jnp.asarray(np.cumsum(self.weights)[:-1], jnp.float32)
-        place = jnp.searchsorted(cumulative, jax.random.uniform(key), side="right")
+        place = jnp.searchsorted(cumulative, jax.random.uniform(key), side="right", method="scan_unrolled")
         return jnp.asarray(self.nodes, jnp.float32)[place]
 
 

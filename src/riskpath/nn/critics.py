@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from riskpath.errors import RiskpathError
 from riskpath.nn.heads import FactoredHead, Head, TableHead, make_head
@@ -53,6 +53,12 @@ class MarkovCritic(eqx.Module):
         """Return Z(s, a; τ) for all actions."""
         return self.head(self.features(observation), self.head.embed(taus))
 
+    def of_action(
+        self, observation: Shaped[Array, "*obs"], taus: Float[Array, " N"], action: Int[Array, ""]
+    ) -> Float[Array, " N"]:
+        """Return Z(s, a; τ) for one action."""
+        return self.head.of_action(self.features(observation), self.head.embed(taus), action)
+
     def risk(self, observation: Shaped[Array, "*obs"], risk: RiskMeasure, levels: int) -> Float[Array, " A"]:
         """Return β[Z(s, a)] = ∫₀¹ Z(s, a; h⁻¹(τ)) dτ for all actions."""
         return self.head.mean(self.features(observation), self.head.embed(risk.distort(midpoints(levels))))
@@ -82,6 +88,12 @@ class AugmentedCritic(eqx.Module):
     def quantiles(self, features: Float[Array, " H"], taus: Float[Array, " N"]) -> Float[Array, "N A"]:
         """Return Z(x, s, c, ·; τ) from the features of (x, s, c)."""
         return self.head(features, self.head.embed(taus))
+
+    def of_action(
+        self, features: Float[Array, " H"], taus: Float[Array, " N"], action: Int[Array, ""]
+    ) -> Float[Array, " N"]:
+        """Return Z(x, s, c, a; τ) for one action."""
+        return self.head.of_action(features, self.head.embed(taus), action)
 
 
 class HistoryCritic(eqx.Module):
@@ -119,6 +131,12 @@ class HistoryCritic(eqx.Module):
     def quantiles(self, features: Shaped[Array, "*H"], taus: Float[Array, " N"]) -> Float[Array, "N A"]:
         """Return Z(h, ·; τ) from the features of h."""
         return self.head(features, self.head.embed(taus))
+
+    def of_action(
+        self, features: Shaped[Array, "*H"], taus: Float[Array, " N"], action: Int[Array, ""]
+    ) -> Float[Array, " N"]:
+        """Return Z(h, a; τ) for one action, from the features of h."""
+        return self.head.of_action(features, self.head.embed(taus), action)
 
     def _features(self, encoded: Shaped[Array, "*M"]) -> Shaped[Array, "*H"]:
         return encoded if self.mlp is None else self.mlp(encoded)

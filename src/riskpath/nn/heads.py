@@ -35,6 +35,12 @@ class Head(eqx.Module):
         """Return Z_a(τ) for every level and action."""
 
     @abc.abstractmethod
+    def of_action(
+        self, features: Shaped[Array, "*H"], levels: Float[Array, "N K"], action: Int[Array, ""]
+    ) -> Float[Array, " N"]:
+        """Return Z_a(τ) of one action, without the work for the others."""
+
+    @abc.abstractmethod
     def mean(self, features: Shaped[Array, "*H"], levels: Float[Array, "N K"]) -> Float[Array, " A"]:
         """Return the mean over the levels; with distorted levels this is β[Z_a]."""
 
@@ -68,6 +74,13 @@ class FactoredHead(Head):
         """Return (ψ ⊙ W) φᵀ + b, without an array of batch × levels × width."""
         return levels @ (self.out.weight * features[None, :]).T + self._bias[None, :]
 
+    def of_action(
+        self, features: Float[Array, " H"], levels: Float[Array, "N H"], action: Int[Array, ""]
+    ) -> Float[Array, " N"]:
+        """Return φ (ψ ⊙ W_a) + b_a."""
+        weight, bias = _row(self.out, action)
+        return levels @ (weight * features) + bias
+
     def mean(self, features: Float[Array, " H"], levels: Float[Array, "N H"]) -> Float[Array, " A"]:
         """Return Z at the mean embedding: Z is linear in φ."""
         return self.out.weight @ (features * jnp.mean(levels, axis=0)) + self._bias
@@ -97,7 +110,17 @@ class DeepHead(Head):
 
     def __call__(self, features: Float[Array, " H"], levels: Float[Array, "N H"]) -> Float[Array, "N A"]:
         """Return W relu(V(ψ ⊙ φ))."""
-        return jax.vmap(lambda level: self.out(jax.nn.relu(self.hidden(features * level))))(levels)
+        return jax.vmap(self.out)(self._last(features, levels))
+
+    def of_action(
+        self, features: Float[Array, " H"], levels: Float[Array, "N H"], action: Int[Array, ""]
+    ) -> Float[Array, " N"]:
+        """Return the output for one action."""
+        weight, bias = _row(self.out, action)
+        return self._last(features, levels) @ weight + bias
+
+    def _last(self, features: Float[Array, " H"], levels: Float[Array, "N H"]) -> Float[Array, "N H"]:
+        return jax.vmap(lambda level: jax.nn.relu(self.hidden(features * level)))(levels)
 
     def mean(self, features: Float[Array, " H"], levels: Float[Array, "N H"]) -> Float[Array, " A"]:
         """Return the mean over the levels; there is no shortcut."""
@@ -126,9 +149,22 @@ class TableHead(Head):
         """Return the cells of a row at these levels."""
         return levels @ self.cells[features]
 
+    def of_action(
+        self, features: Int[Array, ""], levels: Float[Array, "N K"], action: Int[Array, ""]
+    ) -> Float[Array, " N"]:
+        """Return the cells of a row and an action at these levels."""
+        return levels @ self.cells[features, :, action]
+
     def mean(self, features: Int[Array, ""], levels: Float[Array, "N K"]) -> Float[Array, " A"]:
         """Return the mean over the levels."""
         return jnp.mean(levels, axis=0) @ self.cells[features]
+
+
+def _row(linear: eqx.nn.Linear, output: Int[Array, ""]) -> tuple[Float[Array, " H"], Float[Array, ""]]:
+    """Return the weights and the bias of one output; a product has a faster gradient than an index."""
+    assert linear.bias is not None
+    chosen = jax.nn.one_hot(output, len(linear.bias))
+    return chosen @ linear.weight, chosen @ linear.bias
 
 
 def make_head(kind: HeadKind, width: int, actions: int, *, key: Key) -> Head:

@@ -144,10 +144,14 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: Outcome) -> Lan
 
 def _valid(stored: Transition, following: TimeStep, spec: EnvSpec) -> Bool[Array, "3"]:
     """Check rewards, observations and action masks (`lanes.CHECKS`)."""
-    yes = jnp.ones((), bool)
-    finite = jnp.isfinite(stored.next_observation).all() if spec.observation_dtype == jnp.float32 else yes
-    available = following.action_mask.any(axis=-1).all() if spec.num_actions else yes
-    return jnp.stack([jnp.isfinite(stored.reward).all(), finite, available])
+    columns = len(stored.reward)
+    observed = stored.next_observation.reshape(columns, -1)
+    masks = following.action_mask.reshape(columns, -1)
+    yes = jnp.ones((columns,), bool)
+    finite = jnp.isfinite(observed).all(axis=1) if spec.observation_dtype == jnp.float32 else yes
+    available = masks.any(axis=1) if spec.num_actions else yes
+    # One reduction for all: three of them, stacked afterwards, are computed by one thread on a GPU.
+    return jnp.stack([jnp.isfinite(stored.reward), finite, available]).all(axis=1)
 
 
 def collect(lanes: Lanes, spec: EnvSpec, warm_up: bool) -> Lanes:
