@@ -24,11 +24,11 @@ from riskpath.envs.environment import Environment
 from riskpath.envs.vector import VectorEnvironment
 from riskpath.evaluation.rollout import repeat_memory
 from riskpath.training import fused_loop as loop
-from riskpath.training.fused_loop import Outcome
+from riskpath.training.fused_loop import Choice, Outcome
 from riskpath.training.lanes import Lanes, lane_keys, with_first
 from riskpath.training.lanes import start as start_lanes
 from riskpath.training.packing import Layout
-from riskpath.types import EnvSpec
+from riskpath.types import EnvSpec, Keys
 
 
 def start(
@@ -65,19 +65,35 @@ def restart(lanes: Lanes, vector: VectorEnvironment, spec: EnvSpec) -> Lanes:
     return replace(lanes, agent_state=state, time_step=time_step, memory=memory, return_so_far=nothing)
 
 
+class State(eqx.Module):
+    """The state between two calls of the program."""
+
+    lanes: Lanes
+    """As they were before the choice: training can be continued from here."""
+    keys: Keys
+    """Their keys after the choice."""
+    choice: Choice
+    spec: EnvSpec
+
+
 def _by_lane(x: Any, count: int) -> Array:
     """Reshape [K, …] to [L, K/L, …]."""
     return jnp.asarray(x).reshape(count, x.shape[0] // count, *x.shape[1:])
 
 
 _choose = eqx.filter_jit(loop.choose)
-_unpack = eqx.filter_jit(Layout.unpack)
 
 
-@eqx.filter_jit
-def _pack(layout: Layout, tree: Any) -> list[Array]:
-    """Return copies: they will be donated, and parts of a fresh state are the same array."""
-    return [jnp.array(x, copy=True) for x in layout.pack(tree)]
+@functools.partial(jax.jit, static_argnums=0)
+def _pack(layout: Layout, leaves: list[Array]) -> list[Array]:
+    """Return copies, packed: they will be donated, and parts of a fresh state are the same array."""
+    return [jnp.array(x, copy=True) for x in layout.pack(leaves)]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _unpack(layout: Layout, arrays: list[Array]) -> list[Array]:
+    """Return copies, not packed: the next call destroys what it is given."""
+    return [jnp.array(x, copy=True) for x in layout.unpack(arrays)]
 
 
 # The state is donated: otherwise each call would copy the replay buffer.
@@ -87,14 +103,15 @@ def _turn(
 ) -> tuple[list[Array], dict[str, Array], Shaped[Array, "K *act"]]:
     """Record a step, learn, update the target networks, and choose what to do next: one call for each step.
 
-    Which of these are done is in the flags, so that one program serves every step: learn, update, choose, and whether
-    only to explore. The updates are in a loop whose length the compiler does not know: in a loop, as in the fused
+    Which of these are done is in the flags, so that one program serves every step: learn, update, and whether the next
+    action only explores. The updates are in a loop whose length the compiler does not know: in a loop, as in the fused
     program, sums are rounded in the same way, and a loop of known length would be dissolved.
     """
-    times, update, chooses, warm_up = flags[0].astype(jnp.int32), flags[1], flags[2], flags[3]
-    lanes, choice, spec = layout.unpack(arrays)
-    outcome = Outcome(*(_by_lane(x, lanes.count) for x in outcome))
-    carried, fixed = eqx.partition(loop.record(lanes, spec, choice, outcome), eqx.is_array)
+    times, update, explores = flags[0].astype(jnp.int32), flags[1], flags[2]
+    state: State = layout.tree(layout.unpack(arrays))
+    outcome = Outcome(*(_by_lane(x, state.lanes.count) for x in outcome))
+    lanes, spec = replace(state.lanes, keys=state.keys), state.spec
+    carried, fixed = eqx.partition(loop.record(lanes, spec, state.choice, outcome), eqx.is_array)
 
     @functools.partial(jax.jit, inline=True)  # so that it is traced once, for its shapes and for the loop
     def learn(carried: Any) -> tuple[Any, dict[str, Array]]:
@@ -107,11 +124,14 @@ def _turn(
     carried, metrics = jax.lax.fori_loop(jnp.zeros_like(times), times, body, (carried, zeros))
     lanes = eqx.combine(carried, fixed)
     old, static = eqx.partition(lanes.agent_state, eqx.is_array)
-    state = jax.lax.cond(update, lambda: eqx.filter(loop.update_targets(lanes), eqx.is_array), lambda: old)
-    lanes = eqx.tree_at(lambda s: s.agent_state, lanes, eqx.combine(state, static))
-    after, choice = loop.choose(lanes, warm_up)
-    lanes = eqx.tree_at(lambda s: s.keys, lanes, jnp.where(chooses, after.keys, lanes.keys))
-    return layout.pack((lanes, choice, spec)), metrics, choice.action.reshape(-1, *choice.action.shape[2:])
+    new = jax.lax.cond(update, lambda: eqx.filter(loop.update_targets(lanes), eqx.is_array), lambda: old)
+    lanes = replace(lanes, agent_state=eqx.combine(new, static))
+    after, choice = loop.choose(lanes, explores)
+    return layout.pack(State(lanes, after.keys, choice, spec)), metrics, _flat(choice.action)
+
+
+def _flat(action: Shaped[Array, "L E *act"]) -> Shaped[Array, "K *act"]:
+    return action.reshape(-1, *action.shape[2:])
 
 
 def advance(
@@ -124,42 +144,49 @@ def advance(
     agent, num_envs, taken = lanes.agent, lanes.num_envs, int(lanes.steps)
     goal, each = taken + steps, loop.steps_per_round(agent, num_envs)
     moves, length = loop.moves_and_updates(agent, num_envs)[0], loop.iterations_per_round(agent, num_envs)
+    warm = min(steps, max(0, agent.training.learning_starts - taken))
+    after, choice = _choose(lanes, jnp.asarray(warm > 0))
+    state = State(lanes, after.keys, choice, spec)
+    layout = Layout.of(state)
+    arrays, action = _pack(layout, _arrays(state)), _flat(choice.action)
 
-    def turns(lanes: Lanes, total: int, warm_up: bool) -> tuple[Lanes, list[dict[str, Array]], int]:
-        """Take steps; return the state after them, the metrics of learning, and how many steps there were.
-
-        The last step chooses nothing: what is chosen belongs to the next call.
-        """
-        lanes, choice = _choose(lanes, jnp.asarray(warm_up))
-        layout = Layout.of((lanes, choice, spec))
-        arrays, action = _pack(layout, (lanes, choice, spec)), choice.action.reshape(-1, *choice.action.shape[2:])
+    def turns(total: int, warm_up: bool) -> tuple[int, list[dict[str, Array]]]:
+        """Take steps; return how many there were, and the metrics of learning."""
+        nonlocal arrays, action
         metrics = []
         for turn in itertools.count(1):
             vector.steps += num_envs
-            keys = _unpack(layout, arrays)[1] if vector.draws_from_keys else None
-            outcome = vector.step(np.asarray(action), *((keys.env_keys, keys.reset_keys) if keys else (None, None)))
+            choice = layout.tree(_unpack(layout, arrays)).choice if vector.draws_from_keys else None
+            keys = (choice.env_keys, choice.reset_keys) if choice else (None, None)
+            outcome = vector.step(np.asarray(action), *keys)
             learn = not warm_up and turn % moves == 0
             last = turn == total or (stop.is_set() and (learn or warm_up))
-            flags = np.array([learn, learn and turn % (moves * length) == 0, not last, warm_up])
+            flags = np.array([learn, learn and turn % (moves * length) == 0, warm_up and not last])
             arrays, new, action = _turn(layout, arrays, outcome, flags)
             if learn:
                 metrics.append(new)
             if last:
-                return _unpack(layout, arrays)[0], metrics, turn
+                return turn, metrics
         raise AssertionError("the last step returns")
 
+    def now() -> Lanes:
+        return layout.tree(_unpack(layout, arrays)).lanes
+
     with delayed_interrupt() as stop:
-        if warm := min(steps, max(0, agent.training.learning_starts - taken)):
-            lanes, _, done = turns(lanes, -(-warm // num_envs), warm_up=True)
-            taken += done * num_envs
-            yield lanes, {}
+        if warm:
+            taken += turns(-(-warm // num_envs), warm_up=True)[0] * num_envs
+            yield now(), {}
         while taken < goal and not stop.is_set():
             chunk = min(rounds, max(1, -(-(goal - taken) // each))) * length * moves
-            lanes, metrics, done = turns(lanes, chunk, warm_up=False)
+            done, metrics = turns(chunk, warm_up=False)
             taken += done * num_envs
-            yield lanes, jax.tree.map(lambda *x: np.mean(np.stack(x), axis=0), *metrics)
+            yield now(), jax.tree.map(lambda *x: np.mean(np.stack(x), axis=0), *metrics)
     if stop.is_set():
         raise KeyboardInterrupt
+
+
+def _arrays(tree: Any) -> list[Array]:
+    return [leaf for leaf in jax.tree.leaves(tree) if eqx.is_array(leaf)]
 
 
 @contextmanager

@@ -69,10 +69,9 @@ class Layout:
                 small.setdefault(x.dtype, []).append(x.ravel())
         return [x for x in plain if x.size > SMALL] + [jnp.concatenate(parts) for parts in small.values()]
 
-    def unpack(self, arrays: Sequence[Array]) -> Any:
-        """Return the PyTree whose arrays were packed."""
-        structure, leaves = self._known
-        places = [place for place in leaves if isinstance(place, Place)]
+    def unpack(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return the arrays of the PyTree that were packed."""
+        places = [place for place in self._known[1] if isinstance(place, Place)]
         count = sum(place.size > SMALL for place in places)
         large, vectors = iter(arrays[:count]), {x.dtype: x for x in arrays[count:]}
         used = dict.fromkeys(vectors, 0)
@@ -86,7 +85,13 @@ class Layout:
                 plain = vectors[place.dtype][start:end].reshape(place.shape)
             return plain if place.random is None else jax.random.wrap_key_data(plain, impl=place.random)
 
-        return jax.tree.unflatten(structure, [array(x) if isinstance(x, Place) else x for x in leaves])
+        return [array(place) for place in places]
+
+    def tree(self, arrays: Sequence[Array]) -> Any:
+        """Return the PyTree with these arrays, which are not packed."""
+        structure, leaves = self._known
+        left = iter(arrays)
+        return jax.tree.unflatten(structure, [next(left) if isinstance(x, Place) else x for x in leaves])
 
 
 def _is_key(x: Array) -> bool:
