@@ -22,7 +22,7 @@ import riskpath as rp
 
 RESULTS = Path(__file__).parent / "results" / "throughput-gymnasium.json"
 SEEDS = (1, 8)
-CHUNK = 500
+CHUNK = 2_000
 """Steps of each seed between two looks at the clock."""
 SIZE = {
     "hidden": [64, 64],
