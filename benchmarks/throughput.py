@@ -291,7 +291,7 @@ def main() -> None:
         return gymnasium_speed.compare(options.peers, machine(), options.seconds, options.repeats)
     if options.peers and jax.default_backend() != "cpu":
         parser.error("peers are compared on a CPU: set JAX_PLATFORMS=cpu")
-    measure_all(options)
+    return measure_all(options)
 
 
 if __name__ == "__main__":

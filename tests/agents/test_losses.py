@@ -111,7 +111,7 @@ def loss_of(agent: Agent, state, sample, key) -> float:
 
 
 def levels(key) -> tuple[np.ndarray, np.ndarray]:
-    draws = np.asarray(jax.random.uniform(key, (11,)))
+    draws = jax.random.uniform(key, (11,))
     return np.asarray(in_parts(draws[:5])), np.asarray(in_parts(draws[5:]))
 
 

@@ -1,7 +1,7 @@
 """The training loop for environments outside of the compiled program: the host steps them, the rest is the same.
 
-Choosing, recording and learning are the functions of the fused loop, compiled one by one; with the same keys the
-numbers are the same, bit for bit.
+Choosing, recording and learning are the functions of the fused loop, in one compiled program that is called once for
+each step; with the same keys the numbers are the same, bit for bit.
 """
 
 import functools
