@@ -58,6 +58,19 @@ def measure(work: Iterator[int], seconds: float, repeats: int) -> dict[str, Any]
     return {"updates_per_second": statistics.median(rates), "rates": rates, "cores_used": round(busy / spent, 2)}
 
 
+def take_turns(work: Iterator[int], **about: Any) -> None:
+    """Compile, print `about`, then work for as many seconds as each line of the input says and print the rates."""
+    next(work)
+    print("ANSWER " + json.dumps(about), flush=True)
+    for line in sys.stdin:
+        seconds, done = float(line), 0
+        began, busy = time.perf_counter(), time.process_time()
+        while time.perf_counter() - began < seconds:
+            done += next(work)
+        spent, busy = time.perf_counter() - began, time.process_time() - busy
+        print("ANSWER " + json.dumps({"rate": done / spent, "cpu_rate": done / busy}), flush=True)
+
+
 def rejax(size: dict[str, int]) -> Iterator[int]:
     """Train Rejax' IQN; several seeds side by side by `vmap`, as its documentation shows."""
     import jax  # the peer's own, not ours
@@ -96,8 +109,8 @@ def rejax(size: dict[str, int]) -> Iterator[int]:
         yield steps * size["seeds"]
 
 
-def sb3(size: dict[str, int]) -> Iterator[int]:
-    """Train QR-DQN of sb3-contrib, one seed."""
+def sb3(size: dict[str, Any]) -> Iterator[int]:
+    """Train QR-DQN of sb3-contrib, one seed; `hidden` lists the widths of several layers."""
     import torch  # pyright: ignore[reportMissingImports]
     from sb3_contrib import QRDQN  # pyright: ignore[reportMissingImports]
 
@@ -105,7 +118,7 @@ def sb3(size: dict[str, int]) -> Iterator[int]:
     model = QRDQN(
         "MlpPolicy",
         "CartPole-v1",
-        policy_kwargs={"net_arch": [size["width"]], "n_quantiles": size["quantiles"]},
+        policy_kwargs={"net_arch": [*size.get("hidden", [size.get("width")])], "n_quantiles": size["quantiles"]},
         batch_size=size["batch"],
         buffer_size=size["buffer_size"],
         learning_starts=size["learning_starts"],
@@ -143,6 +156,17 @@ def ask(peers: Path, peer: str, size: dict[str, int], seconds: float, repeats: i
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def take_turns_command(peers: Path, peer: str, size: dict[str, Any]) -> list[str]:
+    """Return the command that lets a peer `take_turns` with other programs."""
+    script = str(Path(__file__).resolve())
+    return [_python(peers, peer), "-I", "-W", "ignore", script, "take-turns", peer, json.dumps(size)]
+
+
+def versions(peer: str) -> dict[str, str]:
+    """Return the versions of a peer and of what it depends on, in its own environment."""
+    return {package: importlib.metadata.version(package) for package in REPORTED[peer]}
+
+
 def _python(peers: Path, peer: str) -> str:
     return str(peers.absolute() / peer / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python"))
 
@@ -154,12 +178,16 @@ def main() -> None:
     measuring = commands.add_parser("measure", help="called by throughput.py")
     measuring.add_argument("peer", choices=PEERS)
     measuring.add_argument("request", type=json.loads)
+    turns = commands.add_parser("take-turns", help="called by gymnasium_speed.py")
+    turns.add_argument("peer", choices=PEERS)
+    turns.add_argument("size", type=json.loads)
     options = parser.parse_args()
     if options.command == "install":
         return install(options.into)
+    if options.command == "take-turns":
+        return take_turns(PEERS[options.peer](options.size), versions=versions(options.peer))
     work = PEERS[options.peer](options.request.pop("size"))
-    versions = {package: importlib.metadata.version(package) for package in REPORTED[options.peer]}
-    print(json.dumps({**measure(work, **options.request), "versions": versions}))
+    print(json.dumps({**measure(work, **options.request), "versions": versions(options.peer)}))
     return None
 
 

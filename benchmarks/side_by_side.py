@@ -17,10 +17,11 @@ import statistics
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from peers import take_turns
 
 RESULTS = Path(__file__).parent / "results" / "throughput-against.json"
 SOURCES = Path(__file__).resolve().parent.parent / "src"
@@ -44,10 +45,9 @@ class Failed(Exception):
 
 
 class Worker:
-    """A process that trains with one source tree, a spell at a time."""
+    """A process that trains a spell at a time (`peers.take_turns`)."""
 
-    def __init__(self, sources: Path, program: Program):
-        command = [sys.executable, "-W", "ignore", str(Path(__file__).resolve()), str(sources), json.dumps(program)]
+    def __init__(self, command: list[str], environment: dict[str, str]):
         one_thread = {"OMP_NUM_THREADS": "1", "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu")}
         self.process = subprocess.Popen(
             command,
@@ -55,7 +55,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, **one_thread, "PYTHONPATH": str(sources)},
+            env={**os.environ, **one_thread, **environment},
         )
         self.errors: list[str] = []
         self.collector = threading.Thread(target=self._collect_errors, daemon=True)
@@ -66,7 +66,7 @@ class Worker:
         for line in self.process.stderr:
             self.errors = [*self.errors[-19:], line.rstrip()]
 
-    def answer(self, timeout: float) -> dict[str, float]:
+    def answer(self, timeout: float) -> dict[str, Any]:
         """Return the next answer; other lines that a library prints are skipped."""
         timer = threading.Timer(timeout, self.process.kill)
         timer.start()
@@ -134,7 +134,7 @@ def measure(
     workers: list[Worker] = []
     try:
         for sources in (other, SOURCES):
-            workers.append(Worker(sources, program))
+            workers.append(_worker(sources, program))
             workers[-1].answer(COMPILING_S)  # one after the other: both use the same core
         for worker in workers:
             worker.spell(min(1.0, seconds))  # the first spell is not counted
@@ -143,6 +143,12 @@ def measure(
         for worker in workers:
             worker.close()
     return [old for old, _ in spells], [new for _, new in spells]
+
+
+def _worker(sources: Path, program: Program) -> Worker:
+    """Start the process of one source tree."""
+    command = [sys.executable, "-W", "ignore", str(Path(__file__).resolve()), str(sources), json.dumps(program)]
+    return Worker(command, {"PYTHONPATH": str(sources)})
 
 
 def summary(old: list[dict[str, float]], new: list[dict[str, float]]) -> dict[str, Any]:
@@ -190,6 +196,7 @@ def _work(sources: Path, program: Program) -> Iterator[int]:
     """Return the training of a program in this process, with the benchmark that belongs to the source tree."""
     folder = sources.parent / "benchmarks"
     sys.path[:] = [str(folder), *(path for path in sys.path if Path(path or ".").resolve() != Path(__file__).parent)]
+    sys.modules.pop("peers", None)  # that of the other checkout may differ
     module = importlib.import_module("throughput")
     module.AGENTS.setdefault("CVaR-DRL", module.rp.CVaRDRL)  # not measured before version 0.2
     if hasattr(module, "SIZES"):
@@ -200,19 +207,5 @@ def _work(sources: Path, program: Program) -> Iterator[int]:
     return module.work(size.agent(program.agent, OLD_HEADS[program.head]), program.lanes)
 
 
-def serve(sources: Path, program: Program) -> None:
-    """Compile, answer, then train for as many seconds as each line of the input says and answer with the rates."""
-    running = _work(sources, program)
-    next(running)
-    print("ANSWER {}", flush=True)
-    for line in sys.stdin:
-        seconds, done = float(line), 0
-        began, busy = time.perf_counter(), time.process_time()
-        while time.perf_counter() - began < seconds:
-            done += next(running)
-        spent, busy = time.perf_counter() - began, time.process_time() - busy
-        print("ANSWER " + json.dumps({"rate": done / spent, "cpu_rate": done / busy}), flush=True)
-
-
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]), Program(*json.loads(sys.argv[2])))
+    take_turns(_work(Path(sys.argv[1]), Program(*json.loads(sys.argv[2]))))

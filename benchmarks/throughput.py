@@ -4,6 +4,7 @@
     python benchmarks/throughput.py --lanes 1 16 128 512 --agents IQN "TQL joint"      on a GPU
     python benchmarks/peers.py install --into .peers
     python benchmarks/throughput.py --peers .peers                                     beside other libraries
+    python benchmarks/throughput.py --gymnasium --peers .peers                         Gymnasium, beside QR-DQN
     python benchmarks/throughput.py --against ../other/src                             beside another checkout
 
 A rate counts gradient steps of the critics, summed over lanes, and includes everything: acting, the environment, the
@@ -13,7 +14,8 @@ step for each environment step in RiskyGrid, with one environment for each lane;
 environments are cheap and have two actions. Agents with continuous actions drive RiskyMountainCar with four
 environments and one gradient step for each four steps. TQL reads histories with its default GRU of width 16 at every
 size. `peers.py` lists where the work of the peers differs from ours. Results go to
-benchmarks/results/throughput-DEVICE.json, those of `--against` to benchmarks/results/throughput-against.json.
+benchmarks/results/throughput-DEVICE.json, those of `--against` and `--gymnasium` to throughput-against.json and
+throughput-gymnasium.json beside it.
 """
 
 import argparse
@@ -29,6 +31,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import gymnasium_speed
 import jax
 import jax.numpy as jnp
 import peers
@@ -269,6 +272,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", default=[*SIZES], choices=[*SIZES])
     parser.add_argument("--skip-copies", action="store_true", help="do not look for copies of the replay buffer")
     parser.add_argument("--peers", type=Path, help="the folder that peers.py installed into")
+    parser.add_argument("--gymnasium", action="store_true", help="CartPole-v1 stepped by the host, beside QR-DQN")
     parser.add_argument("--against", type=Path, help="the src folder of another checkout to compare with, on one core")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a spell")
     parser.add_argument("--repeats", type=int, default=3, help="number of spells")
@@ -279,12 +283,15 @@ def main() -> None:
             for size in (SIZES[name] for name in options.sizes)
             for name, head, lanes in programs(options, size, options.lanes)
         ]
-        side_by_side.compare(options.against, listed, options.seconds, options.repeats)
-        return
+        return side_by_side.compare(options.against, listed, options.seconds, options.repeats)
     on_one_core()
+    if options.gymnasium:
+        if not options.peers:
+            parser.error("--gymnasium compares with QR-DQN: give --peers")
+        return gymnasium_speed.compare(options.peers, machine(), options.seconds, options.repeats)
     if options.peers and jax.default_backend() != "cpu":
         parser.error("peers are compared on a CPU: set JAX_PLATFORMS=cpu")
-    measure_all(options)
+    return measure_all(options)
 
 
 if __name__ == "__main__":

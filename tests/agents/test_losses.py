@@ -9,7 +9,7 @@ import pytest
 import riskpath as rp
 from riskpath.agents.agent import Agent
 from riskpath.agents.config import TwinTarget
-from riskpath.nn.losses import midpoints, quantile_huber, stratified
+from riskpath.nn.losses import in_parts, midpoints, quantile_huber, stratified
 from riskpath.types import EnvSpec, Transition, Window
 
 SPEC = EnvSpec(3, (), num_states=5, max_episode_steps=4)
@@ -111,8 +111,8 @@ def loss_of(agent: Agent, state, sample, key) -> float:
 
 
 def levels(key) -> tuple[np.ndarray, np.ndarray]:
-    online, target = jax.random.split(key)
-    return np.asarray(stratified(5, key=online)), np.asarray(stratified(6, key=target))
+    draws = jax.random.uniform(key, (11,))
+    return np.asarray(in_parts(draws[:5])), np.asarray(in_parts(draws[5:]))
 
 
 def pick(values, mask) -> int:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from riskpath.agents.agent import Agent, AgentState
 from riskpath.agents.config import BaseTraining
-from riskpath.nn.losses import midpoints, stratified
+from riskpath.nn.losses import in_parts, midpoints
 from riskpath.nn.observation_encoder import update_statistics
 from riskpath.types import Key, Window
 
@@ -91,8 +91,8 @@ def draw_levels(agent: Agent, *, key: Key) -> tuple[Float[Array, " N"], Float[Ar
     online, target = agent.training.online_taus, agent.training.target_taus
     if agent.network.head == "table":
         return midpoints(online), midpoints(target)
-    online_key, target_key = jax.random.split(key)
-    return stratified(online, key=online_key), stratified(target, key=target_key)
+    draws = jax.random.uniform(key, (online + target,))  # at once: every call for random numbers has its own cost
+    return in_parts(draws[:online]), in_parts(draws[online:])
 
 
 def masked_argmax(values: Float[Array, " A"], mask: Bool[Array, " A"]) -> Int[Array, ""]:
@@ -104,6 +104,5 @@ def epsilon_greedy(
     values: Float[Array, " A"], mask: Bool[Array, " A"], *, key: Key, epsilon: Float[Array, ""]
 ) -> Int[Array, ""]:
     """Return the best available action, or with probability `epsilon` a random available one."""
-    coin, pick = jax.random.split(key)
-    scores = jax.random.uniform(pick, values.shape)
-    return masked_argmax(jnp.where(jax.random.uniform(coin) < epsilon, scores, values), mask)
+    draws = jax.random.uniform(key, (1 + len(values),))
+    return masked_argmax(jnp.where(draws[0] < epsilon, draws[1:], values), mask)

@@ -103,10 +103,14 @@ def require_copies(sources: Sequence[GymnasiumSource]) -> None:
 class GymnasiumVector(VectorEnvironment):
     """A batch of Gymnasium environments with SAME_STEP autoreset."""
 
+    draws_from_keys = False
+
     def __init__(self, sources: Sequence[GymnasiumSource], each: int, workers: bool = False, limit: int | None = None):
         """Make `each` environments of every source, in worker processes if asked, cut off after `limit` steps."""
         self.translation = sources[0].translation
         self.spec, self.num_envs = self.translation.spec, len(sources) * each
+        self._all = np.ones(self.num_envs, bool)
+        self._every_action = np.ones((self.num_envs, self.spec.num_actions), bool)
         shape = self.translation.observation_space.shape
         observation = "an observation" if shape is None else f"an observation of shape {shape}"
         self._hint = f"; step returns {observation}, reward, terminated, truncated and a dictionary"
@@ -118,20 +122,21 @@ class GymnasiumVector(VectorEnvironment):
         # Spawned, not forked: a fork would not copy the threads of JAX.
         kind = functools.partial(AsyncVectorEnv, context="spawn") if workers else SyncVectorEnv
         with in_one_line(f"cannot make {self.num_envs} environments"):
-            self._vector, self._owned = kind(factories, autoreset_mode=AutoresetMode.SAME_STEP), True
+            # Observations are copied by `_observations`, once.
+            self._vector, self._owned = kind(factories, copy=False, autoreset_mode=AutoresetMode.SAME_STEP), True
 
     def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
         """Reset all environments with seeds drawn from the keys; later episodes follow from these seeds."""
         seeds = np.asarray(jax.vmap(lambda key: jax.random.randint(key, (), 0, 2**31 - 1))(keys))
         observations, info = _reset(self._vector, seeds.tolist())
-        return self._observations(observations), _action_masks(info, np.ones(self.num_envs, bool), self.spec)
+        return self._observations(observations), self._action_masks(info)
 
     def step(self, action: np.ndarray, env_keys: Any, reset_keys: Any) -> VectorStep:
         """Step all environments; they draw their own random numbers, so the keys are not used."""
         with in_one_line("the environment failed in step", self._hint):
             observations, reward, terminated, truncated, info = self._vector.step(self.translation.write(action))
             observation, done = self._observations(observations), terminated | truncated
-            mask = _action_masks(info, np.ones(self.num_envs, bool), self.spec)
+            mask = self._action_masks(info)
             final, final_mask = observation, mask
             if done.any():
                 final, final_mask = observation.copy(), mask.copy()
@@ -148,7 +153,10 @@ class GymnasiumVector(VectorEnvironment):
             self._vector.close()
 
     def _observations(self, observations: Any) -> np.ndarray:
-        return _check_observation(self.translation.read_all(observations), self.spec)
+        return _check_observation(self.translation.read_all(observations).copy(), self.spec)
+
+    def _action_masks(self, info: dict[str, Any]) -> np.ndarray:
+        return _action_masks(info, self._all, self.spec) if "action_mask" in info else self._every_action
 
 
 def _factory(env: Any) -> Factory:

@@ -99,7 +99,7 @@ class Translation:
         """Return the same numbers, but of the agent's own type: also inside of a compiled program."""
         space = self.action_space
         if isinstance(space, spaces.Discrete):
-            return action + int(space.start)
+            return action + int(space.start) if space.start else action
         assert isinstance(space, spaces.Box)
         share = (action.clip(-1.0, 1.0).reshape(*action.shape[:-1], *space.shape) + 1.0) / 2.0
         return space.low + share * (space.high - space.low)

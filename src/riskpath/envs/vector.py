@@ -40,6 +40,8 @@ class VectorEnvironment(abc.ABC):
     spec: EnvSpec
     num_envs: int
     """K."""
+    draws_from_keys: bool = True
+    """Whether `step` needs the keys; otherwise it gets None."""
     steps: int = 0
     """Steps that the environments of each lane have taken; more than the lanes' own count after an interrupted
     chunk."""

@@ -62,7 +62,12 @@ def midpoints(count: int) -> Float[Array, " count"]:
 
 def stratified(count: int, *, key: Key) -> Float[Array, " count"]:
     """Draw one uniform level from each of `count` equal parts of [0, 1]; less noisy than independent draws."""
-    return (jnp.arange(count, dtype=jnp.float32) + jax.random.uniform(key, (count,))) / count
+    return in_parts(jax.random.uniform(key, (count,)))
+
+
+def in_parts(draws: Float[Array, " N"]) -> Float[Array, " N"]:
+    """Return uniform draws as levels, one in each of N equal parts of [0, 1]."""
+    return (jnp.arange(len(draws), dtype=jnp.float32) + draws) / len(draws)
 
 
 def sample_quantiles(atoms: Float[Array, "K *A"], taus: Float[Array, " N"]) -> Float[Array, "N *A"]:

@@ -21,7 +21,7 @@ from riskpath.envs.environment import Environment
 from riskpath.training.devices import lane_mesh, on_devices, spread
 from riskpath.training.lanes import Lanes
 from riskpath.training.replay_buffer import add, gather, sample_indices
-from riskpath.types import EnvSpec, Key, TimeStep, Transition, power, tree_where
+from riskpath.types import EnvSpec, Key, Keys, TimeStep, Transition, power, tree_where
 
 
 class Choice(eqx.Module):
@@ -54,15 +54,16 @@ def choose(lanes: Lanes, warm_up: bool | Bool[Array, ""]) -> tuple[Lanes, Choice
     """Let every agent act in all of its environments; during warm-up it only explores."""
 
     def one(agent: Agent, state: AgentState, key: Key, time_step: TimeStep, memory: Any):
-        key, *step_keys = jax.random.split(key, time_step.reward.shape[0] + 1)
+        num_envs = time_step.reward.shape[0]
+        keys = jax.random.split(key, 1 + 3 * num_envs)
         epsilon = jnp.where(warm_up, 1.0, agent.training.epsilon_at(state.gradient_steps))
 
-        def single(key: Key, time_step: TimeStep, memory: Any) -> Choice:
-            act_key, env_key, reset_key = jax.random.split(key, 3)
+        def single(keys: Keys, time_step: TimeStep, memory: Any) -> Choice:
+            act_key, env_key, reset_key = keys
             output = agent.act(state, memory, time_step, key=act_key, epsilon=epsilon)
             return Choice(output.action, output.memory, output.extras, env_key, reset_key)
 
-        return key, jax.vmap(single)(jnp.stack(step_keys), time_step, memory)
+        return keys[0], jax.vmap(single)(keys[1:].reshape(num_envs, 3), time_step, memory)
 
     keys, choice = eqx.filter_vmap(one)(lanes.agent, lanes.agent_state, lanes.keys, lanes.time_step, lanes.memory)
     return eqx.tree_at(lambda s: s.keys, lanes, keys), choice

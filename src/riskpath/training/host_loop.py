@@ -1,7 +1,7 @@
 """The training loop for environments outside of the compiled program: the host steps them, the rest is the same.
 
-Choosing, recording and learning are the functions of the fused loop, compiled one by one; with the same keys the
-numbers are the same, bit for bit.
+Choosing, recording and learning are the functions of the fused loop, in one compiled program that is called once for
+each step; with the same keys the numbers are the same, bit for bit.
 """
 
 import functools
@@ -17,7 +17,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Shaped
 
 from riskpath.agents.agent import Agent
 from riskpath.envs.environment import Environment
@@ -27,7 +27,8 @@ from riskpath.training import fused_loop as loop
 from riskpath.training.fused_loop import Choice, Outcome
 from riskpath.training.lanes import Lanes, lane_keys, with_first
 from riskpath.training.lanes import start as start_lanes
-from riskpath.types import EnvSpec
+from riskpath.training.packing import Layout
+from riskpath.types import EnvSpec, Keys
 
 
 def start(
@@ -64,86 +65,73 @@ def restart(lanes: Lanes, vector: VectorEnvironment, spec: EnvSpec) -> Lanes:
     return replace(lanes, agent_state=state, time_step=time_step, memory=memory, return_so_far=nothing)
 
 
+class State(eqx.Module):
+    """The state between two calls of the program."""
+
+    lanes: Lanes
+    """As they were before the choice: training can be continued from here."""
+    keys: Keys
+    """Their keys after the choice."""
+    choice: Choice
+    spec: EnvSpec
+
+
 def _by_lane(x: Any, count: int) -> Array:
     """Reshape [K, …] to [L, K/L, …]."""
-    return jnp.asarray(_rows(x, count))
+    return jnp.asarray(x).reshape(count, x.shape[0] // count, *x.shape[1:])
 
 
-def _rows(x: Any, count: int) -> np.ndarray:
-    return np.asarray(x).reshape(count, len(x) // count, *x.shape[1:])
+_choose = eqx.filter_jit(loop.choose)
 
 
-class Fixed:
-    """All leaves of lanes that are not arrays: programs are compiled for them.
+@functools.partial(jax.jit, static_argnums=0)
+def _pack(layout: Layout, leaves: list[Array]) -> list[Array]:
+    """Return copies, packed: they will be donated, and parts of a fresh state are the same array."""
+    return [jnp.array(x, copy=True) for x in layout.pack(leaves)]
 
-    Flattening lanes and hashing this takes longer than a step of a small network, so both are done once for many steps.
-    """
 
-    def __init__(self, lanes: Lanes):
-        leaves, structure = jax.tree.flatten(lanes)
-        self._known = (structure, tuple(None if eqx.is_array(leaf) else leaf for leaf in leaves))
-        self._hash = hash(self._known)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Fixed) and self._known == other._known)
-
-    @staticmethod
-    def arrays(lanes: Lanes) -> list[Array]:
-        """Return the leaves that are arrays."""
-        return [leaf for leaf in jax.tree.leaves(lanes) if eqx.is_array(leaf)]
-
-    def lanes(self, arrays: Sequence[Array]) -> Lanes:
-        """Return lanes with these arrays."""
-        structure, leaves = self._known
-        left = iter(arrays)
-        return jax.tree.unflatten(structure, [next(left) if leaf is None else leaf for leaf in leaves])
+@functools.partial(jax.jit, static_argnums=0)
+def _unpack(layout: Layout, arrays: list[Array]) -> list[Array]:
+    """Return copies, not packed: the next call destroys what it is given."""
+    return [jnp.array(x, copy=True) for x in layout.unpack(arrays)]
 
 
 # The state is donated: otherwise each call would copy the replay buffer.
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _choose(fixed: Fixed, arrays: list[Array], warm_up: Any) -> tuple[list[Array], Choice]:
-    lanes, choice = loop.choose(fixed.lanes(arrays), warm_up)
-    return Fixed.arrays(lanes), choice
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
 def _turn(
-    fixed: Fixed, spec: EnvSpec, arrays: list[Array], choice: Choice, outcome: Any, flags: Any
-) -> tuple[list[Array], dict[str, Array], Choice]:
+    layout: Layout, arrays: list[Array], outcome: Any, flags: Any
+) -> tuple[list[Array], dict[str, Array], Shaped[Array, "K *act"]]:
     """Record a step, learn, update the target networks, and choose what to do next: one call for each step.
 
-    Which of these are done is in the flags, so that one program serves every step: learn, update, choose, and whether
-    only to explore. The updates are in a loop whose length the compiler does not know: in a loop, as in the fused
+    Which of these are done is in the flags, so that one program serves every step: learn, update, and whether the next
+    action only explores. The updates are in a loop whose length the compiler does not know: in a loop, as in the fused
     program, sums are rounded in the same way, and a loop of known length would be dissolved.
     """
-    times, update, chooses, warm_up = flags[0].astype(jnp.int32), flags[1], flags[2], flags[3]
-    arrays = Fixed.arrays(loop.record(fixed.lanes(arrays), spec, choice, Outcome(*outcome)))
+    times, update, explores = flags[0].astype(jnp.int32), flags[1], flags[2]
+    state: State = layout.tree(layout.unpack(arrays))
+    outcome = Outcome(*(_by_lane(x, state.lanes.count) for x in outcome))
+    lanes, spec = replace(state.lanes, keys=state.keys), state.spec
+    carried, fixed = eqx.partition(loop.record(lanes, spec, state.choice, outcome), eqx.is_array)
 
     @functools.partial(jax.jit, inline=True)  # so that it is traced once, for its shapes and for the loop
-    def learn(arrays: list[Array]) -> tuple[list[Array], dict[str, Array]]:
-        lanes, metrics = loop.learn(fixed.lanes(arrays), spec)
-        return Fixed.arrays(lanes), metrics
+    def learn(carried: Any) -> tuple[Any, dict[str, Array]]:
+        lanes, metrics = loop.learn(eqx.combine(carried, fixed), spec)
+        return eqx.filter(lanes, eqx.is_array), metrics
 
-    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), eqx.filter_eval_shape(learn, arrays)[1])
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), eqx.filter_eval_shape(learn, carried)[1])
 
     body = lambda _, carry: learn(carry[0])  # noqa: E731
-    arrays, metrics = jax.lax.fori_loop(jnp.zeros_like(times), times, body, (arrays, zeros))
-    lanes = fixed.lanes(arrays)
+    carried, metrics = jax.lax.fori_loop(jnp.zeros_like(times), times, body, (carried, zeros))
+    lanes = eqx.combine(carried, fixed)
     old, static = eqx.partition(lanes.agent_state, eqx.is_array)
-    state = jax.lax.cond(update, lambda: eqx.filter(loop.update_targets(lanes), eqx.is_array), lambda: old)
-    lanes = eqx.tree_at(lambda s: s.agent_state, lanes, eqx.combine(state, static))
-    after, choice = loop.choose(lanes, warm_up)
-    lanes = eqx.tree_at(lambda s: s.keys, lanes, jnp.where(chooses, after.keys, lanes.keys))
-    return Fixed.arrays(lanes), metrics, choice
+    new = jax.lax.cond(update, lambda: eqx.filter(loop.update_targets(lanes), eqx.is_array), lambda: old)
+    lanes = replace(lanes, agent_state=eqx.combine(new, static))
+    after, choice = loop.choose(lanes, explores)
+    return layout.pack(State(lanes, after.keys, choice, spec)), metrics, _flat(choice.action)
 
 
-@jax.jit
-def _copy(arrays: Sequence[Array]) -> list[Array]:
-    """Copy arrays, so that donating one does not destroy another: parts of a fresh state are the same array."""
-    return [jnp.array(x, copy=True) for x in arrays]
+def _flat(action: Shaped[Array, "L E *act"]) -> Shaped[Array, "K *act"]:
+    return action.reshape(-1, *action.shape[2:])
 
 
 def advance(
@@ -153,46 +141,52 @@ def advance(
 
     Ctrl-C takes effect between two iterations: within one the old state is donated and the new one not complete.
     """
-    fixed, arrays = Fixed(lanes), _copy(Fixed.arrays(lanes))
-    count, num_envs, agent = lanes.count, lanes.num_envs, lanes.agent
-    taken = int(lanes.steps)
+    agent, num_envs, taken = lanes.agent, lanes.num_envs, int(lanes.steps)
     goal, each = taken + steps, loop.steps_per_round(agent, num_envs)
     moves, length = loop.moves_and_updates(agent, num_envs)[0], loop.iterations_per_round(agent, num_envs)
+    warm = min(steps, max(0, agent.training.learning_starts - taken))
+    after, choice = _choose(lanes, jnp.asarray(warm > 0))
+    state = State(lanes, after.keys, choice, spec)
+    layout = Layout.of(state)
+    arrays, action = _pack(layout, _arrays(state)), _flat(choice.action)
 
-    def turns(arrays: list[Array], total: int, warm_up: bool) -> tuple[list[Array], list[dict[str, Array]], int]:
-        """Take steps; return the state after them, the metrics of learning, and how many steps there were.
-
-        The last step chooses nothing: what is chosen belongs to the next call.
-        """
-        arrays, choice = _choose(fixed, arrays, np.bool_(warm_up))
+    def turns(total: int, warm_up: bool) -> tuple[int, list[dict[str, Array]]]:
+        """Take steps; return how many there were, and the metrics of learning."""
+        nonlocal arrays, action
         metrics = []
         for turn in itertools.count(1):
-            action = np.asarray(choice.action)
             vector.steps += num_envs
-            result = vector.step(action.reshape(-1, *action.shape[2:]), choice.env_keys, choice.reset_keys)
-            outcome = tuple(_rows(x, count) for x in result)
+            choice = layout.tree(_unpack(layout, arrays)).choice if vector.draws_from_keys else None
+            keys = (choice.env_keys, choice.reset_keys) if choice else (None, None)
+            outcome = vector.step(np.asarray(action), *keys)
             learn = not warm_up and turn % moves == 0
             last = turn == total or (stop.is_set() and (learn or warm_up))
-            flags = np.array([learn, learn and turn % (moves * length) == 0, not last, warm_up])
-            arrays, new, choice = _turn(fixed, spec, arrays, choice, outcome, flags)
+            flags = np.array([learn, learn and turn % (moves * length) == 0, warm_up and not last])
+            arrays, new, action = _turn(layout, arrays, outcome, flags)
             if learn:
                 metrics.append(new)
             if last:
-                return arrays, metrics, turn
+                return turn, metrics
         raise AssertionError("the last step returns")
 
+    def now() -> Lanes:
+        return layout.tree(_unpack(layout, arrays)).lanes
+
     with delayed_interrupt() as stop:
-        if warm := min(steps, max(0, agent.training.learning_starts - taken)):
-            arrays, _, done = turns(arrays, -(-warm // num_envs), warm_up=True)
-            taken += done * num_envs
-            yield fixed.lanes(_copy(arrays)), {}
+        if warm:
+            taken += turns(-(-warm // num_envs), warm_up=True)[0] * num_envs
+            yield now(), {}
         while taken < goal and not stop.is_set():
             chunk = min(rounds, max(1, -(-(goal - taken) // each))) * length * moves
-            arrays, metrics, done = turns(arrays, chunk, warm_up=False)
+            done, metrics = turns(chunk, warm_up=False)
             taken += done * num_envs
-            yield fixed.lanes(_copy(arrays)), jax.tree.map(lambda *x: np.mean(np.stack(x), axis=0), *metrics)
+            yield now(), jax.tree.map(lambda *x: np.mean(np.stack(x), axis=0), *metrics)
     if stop.is_set():
         raise KeyboardInterrupt
+
+
+def _arrays(tree: Any) -> list[Array]:
+    return [leaf for leaf in jax.tree.leaves(tree) if eqx.is_array(leaf)]
 
 
 @contextmanager

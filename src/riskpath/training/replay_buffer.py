@@ -84,9 +84,9 @@ def sample_indices(
     filled = jnp.minimum(buffer.num_added, capacity)
 
     def draw(key: Key, lane: Int[Array, ""]) -> tuple[Int[Array, " B"], Int[Array, " B"]]:
-        row_key, column_key = jax.random.split(key)
-        ages = jax.random.randint(row_key, (batch,), 0, filled)
-        return ages, lane * per_lane + jax.random.randint(column_key, (batch,), 0, per_lane)
+        bits = jax.random.bits(key, (2, batch))  # 2³² is so large that the remainders are as good as uniform
+        ages, column = bits[0] % filled.astype(jnp.uint32), bits[1] % per_lane
+        return ages.astype(jnp.int32), lane * per_lane + column.astype(jnp.int32)
 
     return jax.vmap(draw)(keys, jnp.arange(lanes, dtype=jnp.int32))
 
