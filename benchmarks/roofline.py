@@ -260,7 +260,7 @@ def main() -> None:
     here, kind = throughput.machine(), "cpu" if jax.default_backend() == "cpu" else "gpu"
     out = throughput.RESULTS / f"roofline-{here['device'].replace(' ', '-').lower()}.json"
     about = {"command": shlex.join(["python", *sys.argv]), **here}
-    earlier = json.loads(out.read_text()) if out.exists() else {}
+    earlier: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
     if any(earlier.get(key) != value for key, value in about.items()):
         earlier = {"rows": []}
     rows: list[dict[str, Any]] = earlier["rows"]

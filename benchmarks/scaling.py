@@ -1,8 +1,7 @@
 """Measure how time and memory of training grow with lanes, width, quantiles, batch, history and replay buffer.
 
     python benchmarks/scaling.py                             on one core, a quarter of an hour; on a GPU, minutes
-    python benchmarks/scaling.py --axes lanes --agents IQN   a part of it
-    python benchmarks/scaling.py --quick                     two sizes of each axis, to the folder `runs`
+    python benchmarks/scaling.py --axes lanes --agents IQN   a part of it; --quick: two sizes, to the folder `runs`
 
 One size is changed at a time, the others keep their defaults. An agent is trained by the fused loop as in
 `throughput.py`: acting, the environment, the replay buffer and learning. A spell is one call of the compiled program,
@@ -11,9 +10,8 @@ included. The replay buffer is full.
 RiskyGrid is the environment, RiskyMountainCar for continuous actions; along the axis of histories TQL trades in
 MeanReversionTrading with episodes of 512 steps and remembers the latest 1, 4, … observations.
 
-Each axis gets the line time = fixed + slope · size that fits best. Its knee is the size at which both parts are equal:
-below it a larger size is nearly free, above it the time grows in proportion. Memory is what the compiled program holds:
-its arguments, results and temporary arrays.
+Each axis gets the line time = fixed + slope · size that fits best; at its knee both parts are equal. Memory is what the
+compiled program holds: its arguments, results and temporary arrays.
 
 On a GPU, processes compile side by side; then they measure one at a time. Results go to
 benchmarks/results/scaling-DEVICE.json after every point, and to a picture beside it. The same command continues there.
@@ -46,12 +44,13 @@ from riskpath.training import fused_loop
 from riskpath.training.inputs import as_environment
 from riskpath.training.lanes import start
 
-DISCRETE = {  # the axes of every agent
+AXES_OF = {
     "IQN": ("lanes", "width", "quantiles", "batch", "buffer"),
     "TQL trajectory": ("lanes", "width", "history"),
     "Adaptive": ("lanes", "width", "quantiles", "batch"),
+    "IQTD3": ("lanes",),
+    "Adaptive continuous": ("lanes",),
 }
-AXES_OF = {**DISCRETE, "IQTD3": ("lanes",), "Adaptive continuous": ("lanes",)}
 VALUES = {
     "cpu": {
         "lanes": (1, 4, 16, 64),
