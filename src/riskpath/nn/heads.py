@@ -17,10 +17,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
 from riskpath.errors import RiskpathError
+from riskpath.nn.cosines import Cosines
 from riskpath.types import Key
 
 HeadKind = Literal["factored", "deep", "table"]
-WAVES = 64
 
 
 class Head(eqx.Module):
@@ -45,45 +45,15 @@ class Head(eqx.Module):
         """Return the mean over the levels; with distorted levels this is β[Z_a]."""
 
 
-@jax.custom_vjp
-def _affine(weight: Float[Array, "H K"], bias: Float[Array, " H"], waves: Float[Array, "N K"]) -> Float[Array, "N H"]:
-    """Return W x + b for rows x that start with cos(0) = 1; differentiable in W and b."""
-    return waves @ weight.T + bias[None, :]
-
-
-def _affine_forward(weight: Array, bias: Array, waves: Array) -> tuple[Array, Array]:
-    return _affine(weight, bias, waves), waves
-
-
-def _affine_backward(waves: Array, cotangent: Array) -> tuple[Array, Array, Array]:
-    """Return the gradients. That of b is the one of W for the constant wave, so it needs no sum of its own."""
-    gradient = cotangent.T @ waves
-    return gradient, gradient[:, 0], jnp.zeros_like(waves)
-
-
-_affine.defvjp(_affine_forward, _affine_backward)
-
-
-class _Cosines(eqx.Module):
-    """φ(τ) = relu(linear(cos(π i τ), i = 0 … 63)), as in IQN."""
-
-    linear: eqx.nn.Linear
-
-    def __call__(self, taus: Float[Array, " N"]) -> Float[Array, "N H"]:
-        waves = jnp.cos(jnp.pi * jnp.arange(WAVES, dtype=jnp.float32)[None, :] * taus[:, None])
-        assert self.linear.bias is not None
-        return jax.nn.relu(_affine(self.linear.weight, self.linear.bias, waves))
-
-
 class FactoredHead(Head):
     """Features and level embedding meet in the last layer."""
 
-    cosines: _Cosines
+    cosines: Cosines
     out: eqx.nn.Linear
 
     def __init__(self, width: int, actions: int, *, key: Key):
         wave_key, out_key = jax.random.split(key)
-        self.cosines = _Cosines(eqx.nn.Linear(WAVES, width, key=wave_key))
+        self.cosines = Cosines(width, key=wave_key)
         self.out = eqx.nn.Linear(width, actions, key=out_key)
 
     def embed(self, taus: Float[Array, " N"]) -> Float[Array, "N H"]:
@@ -114,13 +84,13 @@ class FactoredHead(Head):
 class DeepHead(Head):
     """A hidden layer follows the product of features and level embedding, as published."""
 
-    cosines: _Cosines
+    cosines: Cosines
     hidden: eqx.nn.Linear
     out: eqx.nn.Linear
 
     def __init__(self, width: int, actions: int, *, key: Key):
         wave_key, hidden_key, out_key = jax.random.split(key, 3)
-        self.cosines = _Cosines(eqx.nn.Linear(WAVES, width, key=wave_key))
+        self.cosines = Cosines(width, key=wave_key)
         self.hidden = eqx.nn.Linear(width, width, key=hidden_key)
         self.out = eqx.nn.Linear(width, actions, key=out_key)
 
