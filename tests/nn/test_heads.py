@@ -50,5 +50,5 @@ def test_the_gradient_of_the_embedding_is_that_of_plain_products():
 
 
 def test_cosines_are_cosines():
-    x = np.concatenate([np.linspace(0.0, 63.0, 5_001), np.arange(64) / 2])
-    np.testing.assert_allclose(cos_pi(jnp.asarray(x, jnp.float32)), np.cos(np.pi * np.float32(x).astype(np.float64)), atol=1e-6)
+    x = np.concatenate([np.linspace(0.0, 63.0, 5_001), np.arange(64) / 2]).astype(np.float32)
+    np.testing.assert_allclose(cos_pi(jnp.asarray(x)), np.cos(np.pi * x.astype(np.float64)), atol=1e-6)
