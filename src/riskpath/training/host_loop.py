@@ -96,6 +96,13 @@ def _unpack(layout: Layout, arrays: list[Array]) -> list[Array]:
     return [jnp.array(x, copy=True) for x in layout.unpack(arrays)]
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def _keys(layout: Layout, arrays: list[Array]) -> tuple[Keys, Keys]:
+    """Return the keys of the environments, without a copy of anything else."""
+    choice = layout.tree(layout.unpack(arrays)).choice
+    return choice.env_keys, choice.reset_keys
+
+
 # The state is donated: otherwise each call would copy the replay buffer.
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
 def _turn(
@@ -156,8 +163,7 @@ def advance(
         metrics = []
         for turn in itertools.count(1):
             vector.steps += num_envs
-            choice = layout.tree(_unpack(layout, arrays)).choice if vector.draws_from_keys else None
-            keys = (choice.env_keys, choice.reset_keys) if choice else (None, None)
+            keys = _keys(layout, arrays) if vector.draws_from_keys else (None, None)
             outcome = vector.step(np.asarray(action), *keys)
             learn = not warm_up and turn % moves == 0
             last = turn == total or (stop.is_set() and (learn or warm_up))
