@@ -111,11 +111,6 @@ def begin(point: Point) -> tuple[Any, Any]:
         size = throughput.Size("discrete", point.width, point.quantiles, 1, point.batch, point.buffer)
     agent = size.agent(point.agent)
     agent = dataclasses.replace(agent, network=dataclasses.replace(agent.network, window=point.history or None))
-    if isinstance(agent, rp.AdaptiveContinuous):  # every update of its targets renews the plan as well
-        interval = rp.AdaptiveContinuous().training.target_update_interval
-        agent = dataclasses.replace(
-            agent, training=dataclasses.replace(agent.training, target_update_interval=interval)
-        )
     if not point.history:
         return throughput.begin(agent, point.lanes)
     environment = as_environment(rp.MeanReversionTrading(steps=LONG_EPISODE, trades=3))

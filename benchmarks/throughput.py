@@ -19,6 +19,7 @@ throughput-gymnasium.json beside it.
 """
 
 import argparse
+import dataclasses
 import importlib.metadata
 import json
 import math
@@ -103,7 +104,9 @@ class ContinuousSize(NamedTuple):
 
     def agent(self, name: str, head: Any = "factored") -> rp.Agent:
         """Make an agent of this size."""
-        training = rp.ActorCriticTraining(batch_size=self.batch, buffer_size=self.buffer_size, learning_starts=800)
+        own = CONTINUOUS[name]().training  # the interval of target updates, at which Adaptive renews its plan
+        sizes: dict[str, Any] = {"batch_size": self.batch, "buffer_size": self.buffer_size, "learning_starts": 800}
+        training = dataclasses.replace(own, **sizes)
         network = rp.Network(hidden=(self.width, self.width), window=10, head=head)
         return CONTINUOUS[name](rp.CVaR(0.25), network=network, training=training)
 

@@ -325,6 +325,23 @@ def test_profiles_count_runs_with_at_least_a_share():
     assert (low[2], high[2]) == (0.0, 1.0)
 
 
+def test_profiles_compare_what_all_agents_were_trained_for():
+    def cell(agent: str, *tasks: tuple[str, str, float]) -> list[dict[str, Any]]:
+        number = {"mean_optimal": 0.0, "optimum": 1.0, "spread": 1.0}
+        return [
+            {"agent": agent, "problem": problem, "results": [{"risk": risk, "values": [value], **number}]}
+            for problem, risk, value in tasks
+        ]
+
+    one = cell("one", ("p", "cvar:0.1", 0.1), ("q", "cvar:0.1", 0.2), ("q", "wang:-0.75", 0.3))
+    two = cell("two", ("q", "cvar:0.1", 0.4), ("q", "cvar:0.5", 0.5))
+    shares = shares_by_agent(one + two)
+    assert {agent: found.tolist() for agent, found in shares.items()} == {"one": [[0.2]], "two": [[0.4]]}
+    apart = shares_by_agent(one[:1] + two)
+    assert {agent: found.tolist() for agent, found in apart.items()} == {"one": [[0.1]], "two": [[0.4], [0.5]]}
+    assert shares_by_agent([]) == {}
+
+
 def test_figures_and_files(tmp_path):
     benchmark = Bench(CELLS, ["TQL on probe grid, cvar"], {}, "riskpath bench suite")
     axes: Any = Figure().subplots()

@@ -59,7 +59,10 @@ class Bench:
         return bench_figures.heat_map(self.table(), ax)
 
     def plot_profiles(self, ax: Any = None) -> Any:
-        """Draw, for each agent, which part of its runs has at least a given share; return the axes."""
+        """Draw, for each agent, which part of its runs has at least a given share; return the axes.
+
+        Only problems and measures count for which all agents were trained; if there are none, those of each agent.
+        """
         return bench_figures.profiles(self.cells, ax)
 
     def save(self, folder: str | Path) -> list[Path]:

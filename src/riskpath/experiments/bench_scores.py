@@ -81,14 +81,23 @@ def reference_of(result: dict[str, Any]) -> Reference:
 
 
 def shares_by_agent(cells: list[dict[str, Any]]) -> dict[str, Float[np.ndarray, "T S"]]:
-    """Return the share of every problem, measure and seed, [problems × measures, seeds] for each agent."""
-    shares: dict[str, list[np.ndarray]] = {}
+    """Return the share of every problem, measure and seed, [problems × measures, seeds] for each agent.
+
+    Only those problems and measures count for which all agents were trained, so that their profiles can be compared; if
+    there are none, those of each agent.
+    """
+    shares: dict[str, dict[tuple[str, str], np.ndarray]] = {}
     for cell in cells:
         for result in cell["results"]:
             if has_share(reference := reference_of(result)):
                 values = np.asarray(result["values"], np.float64)
-                shares.setdefault(cell["agent"], []).append(share_of(values, reference))
-    return {agent: np.stack(listed) for agent, listed in shares.items()}
+                task = (cell["problem"], result["risk"])
+                shares.setdefault(cell["agent"], {})[task] = share_of(values, reference)
+    common = set.intersection(*(set(tasks) for tasks in shares.values())) if shares else set()
+    return {
+        agent: np.stack([share for task, share in tasks.items() if task in common or not common])
+        for agent, tasks in shares.items()
+    }
 
 
 def profile(
