@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from riskpath.errors import RiskpathError
 from riskpath.nn.network import Network
@@ -82,6 +82,10 @@ class BaseTraining(Hyperparameters):
         """Return the factor on every learning rate after a number of gradient steps."""
         since = jnp.maximum(gradient_steps.astype(jnp.float32) - self.decay_starts, 0.0)
         return linear(since, 1.0, self.learning_rate_decay, self.decay_steps)
+
+    def settled(self, gradient_steps: Int[Array, ""]) -> Bool[Array, ""]:
+        """Tell whether learning rates have fallen by half: too low to learn in other units."""
+        return self.decay(gradient_steps) < 0.5
 
 
 class Training(BaseTraining):

@@ -49,7 +49,7 @@ class Episodes(eqx.Module):
 
     The second is larger before two episodes have finished, where returns hardly differ, and where discounting leaves
     little of late rewards at the start of an episode. Critics have to learn anew whenever this unit changes, so it
-    changes only where it is wrong by more than the factor `STEP`.
+    changes only where it is wrong by more than the factor `STEP`, and only as long as they learn fast enough.
     """
     first_observation: Shaped[Array, "K *obs"]
     """A ring of first observations."""
@@ -66,8 +66,12 @@ class Episodes(eqx.Module):
         observation: Shaped[Array, "E *obs"],
         action_mask: Bool[Array, "E A"],
         discount: float | Array,
+        settled: bool | Bool[Array, ""] = False,
     ) -> "Episodes":
-        """Return the statistics after one step of all environments; `observation` starts the next episode if `done`."""
+        """Return the statistics after one step of all environments; `observation` starts the next episode if `done`.
+
+        Once learning is `settled`, the unit stays.
+        """
         new = jnp.sum(done.astype(jnp.float32))
         past = self.count / (FADING + 1)
         total = jnp.maximum(past + new, 1.0)
@@ -82,7 +86,8 @@ class Episodes(eqx.Module):
         size = _norm(sizes) / jnp.sqrt(earlier + 1.0)
         deviation = jnp.where(new > 0, deviation, self.deviation)
         spread = jnp.maximum(deviation, size / REACH)
-        right = (self.size > 0) & (spread < STEP * self.spread) & (self.spread < STEP * spread)
+        right = (spread < STEP * self.spread) & (self.spread < STEP * spread)
+        stays = (self.size > 0) & (right | settled)
         slots = self.first_observation.shape[0]
         rank = jnp.cumsum(done.astype(jnp.int32)) - 1
         slot = jnp.where(done & (rank < slots), (self.num_starts + rank) % slots, slots)  # beyond the ring: dropped
@@ -95,7 +100,7 @@ class Episodes(eqx.Module):
             jnp.where(done, 0.0, recent),
             size,
             self.steps + 1.0,
-            jnp.where(right | (spread <= 0), self.spread, spread),
+            jnp.where(stays | (spread <= 0), self.spread, spread),
             self.first_observation.at[slot].set(observation, mode="drop"),
             self.first_action_mask.at[slot].set(action_mask, mode="drop"),
             self.num_starts + jnp.sum(done.astype(jnp.int32)),

@@ -121,7 +121,8 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: Outcome) -> Lan
         done = outcome.terminated | outcome.truncated
         assert state.episodes is not None
         shown = (outcome.observation, outcome.action_mask)
-        episodes = state.episodes.add(outcome.reward, stored.return_so_far, done, *shown, agent.discount)
+        settled = agent.training.settled(state.gradient_steps)
+        episodes = state.episodes.add(outcome.reward, stored.return_so_far, done, *shown, agent.discount, settled)
         return eqx.tree_at(lambda s: s.episodes, state, episodes), stored, following, memory, after
 
     arguments = (lanes.agent_state, lanes.time_step, choice, outcome, lanes.return_so_far)

@@ -194,8 +194,7 @@ class Run:
         if env is not None:
             environments, sources = inputs.as_environments(env, len(self.agents))
         inputs.require_alike(self.spec, environments[0].spec)
-        own = {"sources": sources, "first_seed": self.first_seed}
-        elsewhere = Run(self.agents, environments, self.seeds, self.lanes, **own)
+        elsewhere = Run(self.agents, environments, self.seeds, self.lanes, sources=sources, first_seed=self.first_seed)
         returns = elsewhere.sample_returns(self.lanes, episodes, seed, max_episode_steps)
         shape = (len(self.agents), self.seeds, episodes)
         plain, discounted, finished = (np.asarray(x).reshape(shape) for x in returns)
@@ -205,9 +204,8 @@ class Run:
     def sample_returns(self, lanes: Lanes, episodes: int, seed: int, max_episode_steps: int | None = None) -> Returns:
         """Roll out greedy episodes of lanes and return plain returns, discounted returns and which episodes ended."""
         limit = max_episode_steps or self.environments[0].spec.max_episode_steps or 10_000
-        key, spec = jax.random.key(seed), self.spec
-        if self.sources:
-            sources = self.sources
+        key, spec, sources = jax.random.key(seed), self.spec, self.sources
+        if sources:
             return inputs.gymnasium_rollout(lanes.agent, lanes.agent_state, sources, spec, episodes, limit, key=key)
         stacked = stack([as_arrays(env) for env in self.environments], self.seeds, eqx.is_array)
         keys = lane_keys(len(self.agents), self.seeds, seed, self.first_seed)  # settings meet the same randomness
