@@ -83,3 +83,10 @@ def test_help_describes_options_whose_default_a_subclass_changes(cli):
         in text
     )
     assert "--agent.policy-delay INT, --agent.training.policy-delay INT" in text
+
+
+def test_help_names_every_agent(cli):
+    _, out, _ = cli("train", "--help")
+    text = "".join(out.replace("│", " ").split())
+    kinds = (rp.Adaptive, rp.TQL, rp.IQN, rp.CVaRDRL, rp.QRSRM, rp.AdaptiveContinuous, rp.TQLContinuous, rp.IQTD3)
+    assert [kind.__name__ for kind in kinds if kind.__name__.lower() not in text.replace("-", "")] == []

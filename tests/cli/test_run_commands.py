@@ -191,9 +191,11 @@ def test_resume_keeps_the_checkpoint_intervals_and_accepts_others(
 def test_a_run_on_an_own_environment_is_evaluated_and_resumed(cli, own_module, tmp_path, unchecked, name, field):
     env, folder = f"{own_module}:{name}", str(tmp_path / "x")
     assert cli("train", "--env", env, "--set", field, *TINY, "--out", folder)[0] == 0
-    for command in ("evaluate", "resume"):
+    for command in ("evaluate", "resume", "frontier"):
         status, _, err = cli(command, folder)
         assert (status, f"give --env {env}" in err) == (2, True)
+    status, _, err = cli("frontier", folder, "--env", env)  # the run is read, and IQN has no frontier
+    assert (status, "cannot serve cvar" in err) == (2, True)
     status, out, _ = cli("evaluate", folder, "--env", env, "--episodes", "3", "--json")
     assert status == 0
     if name == "Lake-v0":  # two rounds with the prize that training had set
@@ -204,13 +206,16 @@ def test_a_run_on_an_own_environment_is_evaluated_and_resumed(cli, own_module, t
     assert logged_steps(tmp_path / "x")[-1] == 100
 
 
-def test_a_run_saved_by_python_on_an_own_environment_is_evaluated(cli, own_module, tmp_path, monkeypatch, unchecked):
+def test_a_run_saved_by_python_on_an_own_environment_is_read(cli, own_module, tmp_path, monkeypatch, unchecked):
     env, folder = f"{own_module}:Lake-v0", str(tmp_path / "x")
     monkeypatch.syspath_prepend(tmp_path)
     rp.train(rp.IQN(network=NETWORK, training=TRAINING), env, steps=80, seeds=2).save(folder)
-    status, _, err = cli("evaluate", folder)
-    assert (status, "give --env MODULE:NAME" in err) == (2, True)
+    page = ("--out", str(tmp_path / "report.html"))
+    for words in (("evaluate", folder), ("report", folder, *page)):
+        status, _, err = cli(*words)
+        assert (status, "give --env MODULE:NAME" in err) == (2, True)
     assert cli("evaluate", folder, "--env", env, "--episodes", "3")[0] == 0
+    assert cli("report", folder, "--env", env, *page)[0] == 0
 
 
 def test_a_run_is_evaluated_in_another_environment_of_the_same_sizes(cli, tmp_path, unchecked):

@@ -192,3 +192,11 @@ def test_problems_with_other_numbers_of_states_are_padded_alike():
 
 def assert_same(one, other):
     jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+def test_a_digest_tells_problems_with_different_numbers_apart():
+    def table(gain: float, name: str = "FiniteMDP") -> rp.FiniteMDP:
+        return rp.FiniteMDP.from_outcomes({(0, "go"): [(1.0, gain, 1)]}, start=0, name=name)
+
+    one, other, same = (finite(table(*what)).digest for what in ((1.0,), (2.0,), (1.0, "mine")))
+    assert one == same != other

@@ -25,6 +25,7 @@ from riskpath.risk.compose import BY_NAME as MEASURES
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import Mean
 from riskpath.training.progress import counting, working
+from riskpath.training.run import Run
 from riskpath.validation import given, require_counts
 
 
@@ -63,6 +64,7 @@ def frontier(
     problem: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PROBLEM|FOLDER")],
     levels: tuple[float, ...] = LEVELS,
     discount: float = 1.0,
+    env: str | None = None,
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE")] = (),
     out: Path | None = None,
     json: bool = False,
@@ -76,13 +78,17 @@ def frontier(
             a run that `riskpath train --out` or `run.save` wrote.
         levels: CVaR levels in (0, 1]; level 1 is the mean.
         discount: The discount factor, in (0, 1].
+        env: The environment of the run, if it has to be imported: MODULE:NAME imports a module that registers it.
         set: Fields of the problem to change, for example price=20.
         out: The file for the figure; by default frontier-PROBLEM.png.
         json: Print JSON for other programs instead of a table; draw only if --out is given.
     """
     if problem not in ENVIRONMENTS and Path(problem).is_dir():
-        _learned_frontier(Path(problem), levels, out, json)
+        saved = SavedRun(Path(problem))
+        _learned_frontier(Path(problem), saved.load(saved.named_environment(env, set)), levels, out, json)
         return
+    if env is not None:
+        raise RiskpathError(f"--env is the environment of a saved run, and there is no folder {problem}")
     target = _exact_problem(problem, set, discount)
     with counting(f"solving {target.name}") as progress:
         found = exact_frontier(target, levels, progress=progress)
@@ -100,9 +106,8 @@ def frontier(
             print(f"the figure is in {written}")
 
 
-def _learned_frontier(folder: Path, levels: tuple[float, ...], out: Path | None, json: bool) -> None:
+def _learned_frontier(folder: Path, run: Run, levels: tuple[float, ...], out: Path | None, json: bool) -> None:
     """Print and draw the frontier of a saved run."""
-    run = SavedRun(folder).load()
     with working("rolling out the policies of all levels"):
         found = run.frontier(levels)
     rows = found.rows()

@@ -29,7 +29,7 @@ DESCRIPTION = """Find policies that are best under a risk measure of the whole r
 
 Risk measures: mean, cvar:0.25, wang:-0.75, pow:-2, cpw:0.71, or a mixture such as 0.7*mean+0.3*cvar:0.1.
 
-Problems: ThreeState, RiskyGrid; RiskyMountainCar to learn."""
+`riskpath envs` lists the problems, `riskpath agents` the agents."""
 
 
 def parse(arguments: list[str]) -> Callable[[], None]:

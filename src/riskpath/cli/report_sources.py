@@ -89,8 +89,10 @@ def _run_stamp(path: Path) -> Any:
 
 def _read_run(path: Path, title: str, env: str | None) -> RunRecord:
     saved = SavedRun(path)
-    named = env is not None and saved.config.get("env") == env
-    run = saved.load(saved.make_environment(env) if named and env is not None else None)
+    if env is not None and not saved.config:  # saved from Python, perhaps with an environment without an id
+        run = saved.load_with(saved.make_environment(env))
+    else:
+        run = saved.load(saved.make_environment(env) if env is not None and saved.config["env"] == env else None)
     with in_one_line(f"{path} is damaged"):
         header = json.loads((find_folder(path) / HEADER).read_text())
         about = {"saved": str(header["created"]), **{key: str(text) for key, text in header["versions"].items()}}

@@ -91,7 +91,7 @@ def evaluate(
     require_counts(episodes=episodes)
     measure = None if risk is None else parse_risk(risk)
     saved = SavedRun(run)
-    environment = _environment(saved, env, set)
+    environment = saved.named_environment(env, set)
     found = saved.load() if environment is None else saved.load_with(environment)
     with working("rolling out episodes"):
         if measure is not None and found.agents[0].can_serve(measure):
@@ -129,7 +129,7 @@ def resume(
     require_counts(**given(steps=steps))
     _require_intervals(checkpoint_every, checkpoint_steps)
     saved, began = SavedRun(run), time.monotonic()
-    found = saved.load(_environment(saved, env, set))
+    found = saved.load(saved.named_environment(env, set))
     if steps is None and found.finished:
         raise RiskpathError(f"{run} is finished, at {found.steps:,} steps; give --steps to continue it")
     every = found.plan.evaluate_every if found.plan else None
@@ -175,7 +175,7 @@ def export(
         set: Fields of that environment that training had changed.
     """
     measure, saved = None if risk is None else parse_risk(risk), SavedRun(run)
-    policy = saved.load(_environment(saved, env, set)).policy(seed, setting, measure)
+    policy = saved.load(saved.named_environment(env, set)).policy(seed, setting, measure)
     with working("exporting"):
         path = policy.export(out)
     Console().print(f"written: {path}, {path.stat().st_size / 1024:,.0f} KiB", highlight=False)
@@ -184,13 +184,6 @@ def export(
 def sample_values(run: Run) -> dict[str, Any]:
     """Return a point of the learning curve from few episodes, where there is no exact law; those of a host are slow."""
     return {"values": run.evaluate(20 if run.sources else 100).values().tolist()}
-
-
-def _environment(saved: SavedRun, env: str | None, fields: tuple[str, ...]) -> Any:
-    """Return the environment that was named on the command line, if any."""
-    if env is None and fields:
-        raise RiskpathError("--set changes fields of an environment: give --env as well")
-    return None if env is None else saved.make_environment(env, fields)
 
 
 def _require_intervals(seconds: float | None, steps: int | None) -> None:

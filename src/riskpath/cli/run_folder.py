@@ -83,6 +83,12 @@ class SavedRun:
             fields = tuple(self.config["set"])
         return make_environment(name, assignments(fields))
 
+    def named_environment(self, env: str | None, fields: tuple[str, ...]) -> Any:
+        """Return the environment that was named on the command line, if any."""
+        if env is None and fields:
+            raise RiskpathError("--set changes fields of an environment: give --env as well")
+        return None if env is None else self.make_environment(env, fields)
+
     def _read_config(self) -> dict[str, Any]:
         try:
             config = json.loads((self.folder / CONFIG).read_text())

@@ -93,11 +93,12 @@ def table_of(title: str, rows: list[dict[str, Any]]) -> Table:
 
 def lane_records(run: Run, problem: Any, setting: int = 0) -> list[dict[str, Any]]:
     """Return what each seed of one setting does, the value of its policy, and its own estimate of that value."""
-    discount = float(run.agents[setting].discount)
+    discount, episodes = float(run.agents[setting].discount), None
     if isinstance(run.environments[setting], FiniteEnvironment):
         values, discounted = run.values()[setting], run.values(discount)[setting]
     else:
-        sample = run.evaluate(100 if run.sources else 1_000)
+        episodes = 100 if run.sources else 1_000
+        sample = run.evaluate(episodes)
         values, discounted = sample.values()[setting], sample.values(discounted=True)[setting]
     return [
         {
@@ -106,6 +107,7 @@ def lane_records(run: Run, problem: Any, setting: int = 0) -> list[dict[str, Any
             "value": float(values[seed]),
             "discounted": float(discounted[seed]),
             "estimate": float(estimate),
+            "episodes": episodes,
         }
         for seed, estimate in enumerate(run.estimates()[setting])
     ]
@@ -125,7 +127,9 @@ def _in_words(run: Run, seed: int, setting: int, problem: Any) -> str:
 
 def lanes_table(title: str, risk: RiskMeasure, lanes: list[dict[str, Any]]) -> Table:
     """Return a table with a row for each seed."""
-    headings = {"value": f"{risk}", "discounted": "discounted", "estimate": "own estimate (discounted)"}
+    episodes = lanes[0]["episodes"]
+    sampled = "" if episodes is None else f", {episodes:,} episodes"
+    headings = {"value": f"{risk}{sampled}", "discounted": "discounted", "estimate": "own estimate (discounted)"}
     rows = [
         {
             "seed": lane["seed"],

@@ -6,6 +6,7 @@ parametrised families such as `RiskyGrid`.
 
 import abc
 import functools
+import hashlib
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
@@ -70,6 +71,13 @@ class FiniteEnvironment(Environment):
             observation_bounds=tables.bounds,
             deterministic=tables.deterministic,
         )
+
+    @property
+    def digest(self) -> str:
+        """Return a short text that differs between problems with different numbers."""
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(self.tables)]
+        text = b"".join(str(leaf.shape).encode() + leaf.tobytes() for leaf in leaves)
+        return hashlib.sha256(text).hexdigest()[:16]
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """Return the problem with a discount, for the exact solvers."""

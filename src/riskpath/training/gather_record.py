@@ -16,6 +16,7 @@ from riskpath.errors import RiskpathError
 from riskpath.evaluation.bootstrap import Bootstrap
 from riskpath.evaluation.evaluation import Evaluation, setting_labels
 from riskpath.evaluation.rollout import initial_quantiles
+from riskpath.mdp.model import FiniteMDP
 from riskpath.nn.losses import midpoints
 from riskpath.plot.curves import mean_interval
 from riskpath.report.run_record import (
@@ -59,7 +60,7 @@ def gather(
         about: More facts about the run, by name.
         lookup: Returns an optimum that is known already, for an environment and a measure.
     """
-    name, agent = run.environment_name, type(run.agents[0]).__name__
+    name, agent = _environment_name(run), type(run.agents[0]).__name__
     finder, notes = OptimumFinder(lookup), []
     samples = _samples(run)
     estimates, believed = run.estimates(), _believed(run)
@@ -105,6 +106,13 @@ def gather(
         about={**_facts(run), **(about or {})},
         notes=[*notes, *([note] if note else [])],
     )
+
+
+def _environment_name(run: Any) -> str:
+    """Return the name of the environment; tables without a name of their own are told apart by their numbers."""
+    env, name = run.environments[0], run.environment_name
+    unnamed = isinstance(env, FiniteEnvironment) and name == FiniteMDP.name
+    return f"{name} {env.digest[:6]}" if unnamed else name
 
 
 def law_record(law: Law) -> LawRecord:
