@@ -77,7 +77,7 @@ def test_groups_are_run_stored_and_not_run_again(tmp_path, monkeypatch):
             for (c, trained), measures in zip(self.group, self.judged, strict=True)
             for measure in measures
         ]
-        return {"records": rows, "seconds": 2.0}
+        return {"records": rows, "seconds": 2.0, "device": "of a node"}
 
     monkeypatch.setattr(mountain_car.CarGroup, "run", run)
     cells = [(0.1, "cvar:0.25"), (0.1, "pow:-2"), (0.5, "pow:-2")]
@@ -86,8 +86,15 @@ def test_groups_are_run_stored_and_not_run_again(tmp_path, monkeypatch):
     whole = mountain_car.reproduce(tmp_path, cells=cells, show=lambda _: None)
     assert ran == [("mean control", 2), ("IQTD3", 3), ("TQL convolved", 3), ("TQL joint", 3)]
     assert [r["agent"] for r in whole["records"]] == [name for name in mountain_car.AGENTS for _ in cells]
-    assert whole["seconds"] == 8.0
+    assert (whole["seconds"], whole["device"]) == (8.0, "of a node")
     assert mountain_car.reproduce(tmp_path, cells=cells)["records"] == whole["records"]
     assert len(ran) == 4
     group = mountain_car.CarGroup("IQTD3", tuple(cells), tuple((m,) for _, m in cells), 100, 1, True)
     assert [one for part in group.split() for one in part.group] == cells
+
+
+def test_an_interruption_is_not_a_result(tmp_path, monkeypatch):
+    monkeypatch.setattr(mountain_car.CarGroup, "run", lambda self, report=None: None)
+    with pytest.raises(KeyboardInterrupt, match="interrupted: 3 runs are left; the same command goes on with them"):
+        mountain_car.reproduce(tmp_path, only="joint", seeds=3, quick=True, show=lambda _: None)
+    assert [*tmp_path.iterdir()] == []

@@ -1,4 +1,6 @@
-"""Sweeps on a real Ray cluster of two nodes on this machine: the same numbers as without it, also if a node dies.
+"""Sweeps, the benchmark and mountain-car on a real Ray cluster of two nodes on this machine.
+
+The numbers are the same as without it, also if a node dies.
 
 `make test-ray` runs this file in an environment of its own. The cluster listens on the loopback interface only, and
 each test starts and stops its own.
@@ -7,6 +9,7 @@ each test starts and stops its own.
 import importlib
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +19,10 @@ from typing import Any
 import pytest
 
 import riskpath as rp
+from riskpath.cli.main import main
+from riskpath.experiments import reproduce_mountain_car as mountain_car
+from riskpath.experiments.bench import Bench
+from riskpath.sweeps import ray_engine
 from riskpath.sweeps.ray_engine import require_answer
 from tests.sweeps.tiny_sweep import AXES, HOW, TINY, numbers
 
@@ -37,6 +44,27 @@ def test_an_address_at_which_no_cluster_answers_is_one_line(address, message):
         require_answer(address)
     assert str(refused.value).startswith(message)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"), [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "another program does"), (b"", "timed out")]
+)
+def test_another_program_at_the_address_is_one_line(answer, reason, monkeypatch):
+    monkeypatch.setattr(ray_engine, "ANSWER_SECONDS", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(answer)
+                while connection.recv(1_024):  # until the other side hangs up
+                    pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(rp.RiskpathError, match=f"no Ray cluster answers at .*: {reason}"):
+            require_answer(f"127.0.0.1:{server.getsockname()[1]}")
+        thread.join(10)
 
 
 @pytest.fixture
@@ -100,3 +128,32 @@ def test_no_cluster_on_this_machine_is_one_line(unchecked, monkeypatch):
     with pytest.raises(rp.RiskpathError, match="no Ray cluster answers at"):
         sweep(ray="auto")
     assert time.monotonic() - began < 60
+
+
+@pytest.fixture
+def two_nodes(cluster) -> str:
+    """Return the address of a cluster of two nodes."""
+    _ = add_node(cluster), add_node(cluster)
+    cluster.wait_for_nodes()
+    return cluster.address
+
+
+def test_the_benchmark_has_the_same_numbers(two_nodes, tmp_path, unchecked):
+    chosen = ("--agents", "iqn", "mean-control", "--problems", "RiskyGrid", "--risks", "cvar:0.1", "--steps", "80")
+    for name, more in {"alone": (), "ray": ("--ray", two_nodes)}.items():
+        main(["bench", "suite", "--quick", *chosen, "--out", str(tmp_path / name), *more])
+    alone, ray = (untimed(Bench.load(tmp_path / name).cells) for name in ("alone", "ray"))
+    assert len(alone) == 2
+    assert ray == alone
+
+
+def test_mountain_car_has_the_same_numbers(two_nodes, tmp_path, unchecked):
+    how: dict[str, Any] = {"quick": True, "seeds": 1, "steps": 1_600, "only": "control", "show": lambda _: None}
+    alone = mountain_car.reproduce(tmp_path / "alone", **how)
+    ray = mountain_car.reproduce(tmp_path / "ray", **how, ray=two_nodes)
+    assert len(alone["records"]) == 1
+    assert untimed([ray]) == untimed([alone])
+
+
+def untimed(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in one.items() if not key.startswith("seconds")} for one in results]

@@ -112,7 +112,8 @@ class CarGroup:
         if not run.finished:
             return None
         records = _records(self.agent, run, group, judged)
-        return {"records": records, "seconds": time.monotonic() - clock}
+        device = jax.devices()[0].device_kind  # of the machine that trained them
+        return {"records": records, "seconds": time.monotonic() - clock, "device": device}
 
 
 def reproduce(
@@ -130,7 +131,7 @@ def reproduce(
 
     `mountain_car.json` is a list of records; `mountain_car_run.json` also has the learning curves, the command and the
     device. Cells that are in there already, from the same command, are not trained again. `ray` is the address of a Ray
-    cluster on which programs are run.
+    cluster on which programs are run. Ctrl-C is a KeyboardInterrupt, after which the same call goes on.
     """
     command = (
         "riskpath reproduce mountain-car" + (" --quick" if quick else "") + (f" --seeds {seeds}" if seeds != 6 else "")
@@ -139,6 +140,7 @@ def reproduce(
     steps = steps or (80_000 if quick else 200_000)
     result, worker = earlier(out / "mountain_car_run.json", command), engine(ray)
     jobs: list[CarGroup] = []
+    lanes_done: list[float] = []
     for name in AGENTS:
         done = {(r["c"], r["trained_for"]) for r in result["records"] if r["agent"] == name}
         wanted = [cell for cell in cells_of(name, cells) if cell not in done]
@@ -148,8 +150,9 @@ def reproduce(
 
     def finish(job: CarGroup, content: dict[str, Any]) -> str:
         result["records"] = _in_order(result["records"] + content["records"], cells)
-        result.update(header(command, result["seconds"] + content["seconds"]), steps=steps)
+        result.update(header(command, result["seconds"] + content["seconds"]), device=content["device"], steps=steps)
         keep(result, out)
+        lanes_done.append(job.size)
         rate = job.size * steps / ENVS / content["seconds"]
         line = f"{content['seconds']:.0f} s, {rate:,.0f} gradient steps/s"
         show(f"{job.agent}: {len(job.group)} cells × {seeds} seeds, {line}")
@@ -159,6 +162,8 @@ def reproduce(
     if failed:
         name, line = next(iter(failed.items()))
         raise RiskpathError(f"{len(failed)} programs failed; {name}: {line}")
+    if left := int(sum(job.size for job in jobs) - sum(lanes_done)):
+        raise KeyboardInterrupt(f"interrupted: {left} runs are left; the same command goes on with them")
     return result
 
 

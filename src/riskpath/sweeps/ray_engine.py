@@ -6,6 +6,7 @@ disk. If a node dies, Ray runs its tasks again on another one. A result is taken
 
 import contextlib
 import importlib
+import os
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +15,11 @@ from riskpath.errors import RiskpathError, one_line
 from riskpath.extras import require_extra
 from riskpath.sweeps.jobs import Failure, Job, Local, attempt
 
-ANSWER_SECONDS = 5.0
+ANSWER_SECONDS = 10.0
 """How long an address may take to answer."""
+SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+"""The first frame of each side of HTTP/2, on which Ray's protocol is built; the fourth byte is its kind."""
+HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS
 NODE_RETRIES = 5
 """How often Ray runs a task again whose node or process has died."""
 LOCAL_NAMES = ("auto", "local")
@@ -98,6 +102,21 @@ def require_answer(address: str) -> None:
     if not colon or not port.isdigit() or not host:
         raise RiskpathError(f'a Ray address is "auto", "local" or "HOST:PORT", got {address!r}')
     try:
-        socket.create_connection((host, int(port)), ANSWER_SECONDS).close()
+        with socket.create_connection((host, int(port)), ANSWER_SECONDS) as connection:
+            understood = _encrypted() or _greet(connection)
     except OSError as error:
         raise RiskpathError(f"no Ray cluster answers at {address!r}: {error}") from None
+    if not understood:
+        raise RiskpathError(f"no Ray cluster answers at {address!r}: another program does; Ray's usual port is 6379")
+
+
+def _greet(connection: socket.socket) -> bool:
+    """Return whether the other side speaks HTTP/2, unlike Ray's own dashboard."""
+    connection.sendall(HELLO)
+    with connection.makefile("rb") as answer:
+        return answer.read(len(SETTINGS))[3:4] == SETTINGS[3:4]
+
+
+def _encrypted() -> bool:
+    """Return whether Ray was told to encrypt: then a cluster would not understand a plain greeting."""
+    return os.environ.get("RAY_USE_TLS", "").lower() in ("1", "true")
