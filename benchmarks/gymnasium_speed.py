@@ -1,10 +1,11 @@
 """Environment steps per second in CartPole-v1, stepped by the host: IQN beside sb3-contrib's QR-DQN, on one core.
 
 `throughput.py --gymnasium --peers .peers` calls this. Both have two hidden layers of 64 units, 32 quantiles to learn
-and to compare actions, batches of 32, and one gradient step for each environment step; ours is what `rp.train` does with a Gymnasium id. There is one
-process for each program. They train in turn, spell by spell, so that a change in the load of the machine meets all of
-them; a ratio is the median over rounds of neighbouring spells. QR-DQN trains one seed at a time: its rate with eight
-seeds, one after the other, is that of one. Results go to benchmarks/results/throughput-gymnasium.json.
+and to compare actions, batches of 32, and one gradient step for each environment step; ours is what `rp.train` does
+with a Gymnasium id. There is one process for each program. They train in turn, spell by spell, so that a change in the
+load of the machine meets all of them; a ratio is the median over rounds of neighbouring spells. QR-DQN trains one seed
+at a time: its rate with eight seeds, one after the other, is that of one. Results go to
+benchmarks/results/throughput-gymnasium.json.
 """
 
 import json

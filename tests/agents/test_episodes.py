@@ -118,18 +118,17 @@ def test_early_exploration_fades_and_the_unit_settles():
 
 def test_the_unit_stays_once_learning_has_settled():
     """It follows calmer episodes only while critics can learn anew; a first unit is taken at any time."""
-    ends, mask = jnp.ones((ENVS,), bool), jnp.ones((ENVS, 1), bool)
+    ends, shown = jnp.ones((ENVS,), bool), (jnp.zeros((ENVS, 1)), jnp.ones((ENVS, 1), bool))
     noise = 100 * np.random.default_rng(0).normal(size=(60, ENVS)).astype(np.float32)
+    rewards = jnp.asarray(np.concatenate([noise[:10], noise[10:] / 100]))
     units = {}
     for settled in (False, True):
-        episodes = no_episodes(jnp.zeros((ENVS, 1)), mask)
-        for step, row in enumerate(noise):
-            reward = jnp.asarray(row if step < 10 else row / 100)
-            shown = (jnp.zeros((ENVS, 1)), mask)
+        episodes = no_episodes(*shown)
+        for step, reward in enumerate(rewards):
             episodes = episodes.add(reward, reward, ends, *shown, 1.0, settled and step > 10)
         units[settled] = float(episodes.spread)
     assert units[False] < 10 < 50 < units[True]
-    late = no_episodes(jnp.zeros((ENVS, 1)), mask).add(*[jnp.asarray(noise[0])] * 2, ends, *shown, 1.0, True)
+    late = no_episodes(*shown).add(rewards[0], rewards[0], ends, *shown, 1.0, True)
     assert float(late.spread) == pytest.approx(float(np.std(noise[0])), rel=1e-5)
 
 

@@ -198,5 +198,5 @@ def test_a_digest_tells_problems_with_different_numbers_apart():
     def table(gain: float, name: str = "FiniteMDP") -> rp.FiniteMDP:
         return rp.FiniteMDP.from_outcomes({(0, "go"): [(1.0, gain, 1)]}, start=0, name=name)
 
-    one, other, same = (finite(table(*what)).digest for what in ((1.0,), (2.0,), (1.0, "mine")))
+    one, other, same = (finite(problem).digest for problem in (table(1.0), table(2.0), table(1.0, "mine")))
     assert one == same != other
