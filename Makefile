@@ -9,7 +9,7 @@
 #   make format       fix what ruff can fix
 #   make package      build the wheel, install it into an empty environment and try it there
 #   make test-peers   test together with Stable-Baselines3, which installs PyTorch
-#   make test-ray     test sweeps on a local Ray cluster of two nodes
+#   make test-ray     test sweeps, the benchmark and mountain-car on a local Ray cluster of two nodes
 #   make bench-peers-install   add the peers of benchmarks/hedging.py and benchmarks/qrsrm_peer.py to .venv-peers
 #   make clean        remove everything that these commands created
 PYTHON ?= python3

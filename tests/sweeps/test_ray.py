@@ -9,7 +9,10 @@ each test starts and stops its own.
 import importlib
 import json
 import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -153,6 +156,21 @@ def test_mountain_car_has_the_same_numbers(two_nodes, tmp_path, unchecked):
     ray = mountain_car.reproduce(tmp_path / "ray", **how, ray=two_nodes)
     assert len(alone["records"]) == 1
     assert untimed([ray]) == untimed([alone])
+
+
+def test_ctrl_c_and_sigterm_end_a_command_with_one_line(two_nodes, tmp_path):
+    command = [sys.executable, "-m", "riskpath", "reproduce", "mountain-car", "--quick", "--ray", two_nodes]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with subprocess.Popen([*command, "--out", str(tmp_path / "car")], stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            while process.stderr.readline() != "0 of 4 cells done\n":
+                assert process.poll() is None
+            time.sleep(3)
+            process.send_signal(number)
+            lines = process.stderr.read().splitlines()
+        assert process.returncode == 130
+        assert lines == ["riskpath: interrupted: 8 runs are left; the same command goes on with them"]
+    assert not (tmp_path / "car").exists()
 
 
 def untimed(results: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ disk. If a node dies, Ray runs its tasks again on another one. A result is taken
 import contextlib
 import importlib
 import os
+import signal
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -76,10 +77,14 @@ def _connect(address: str) -> tuple[Any, bool]:
     if ray.is_initialized():
         return ray, False
     require_answer(_last_cluster() or address if address == "auto" else address)
+    on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=_dashboard(address))
     except Exception as error:
         raise RiskpathError(f"no Ray cluster answers at {address!r}: {one_line(error)}") from None
+    if callable(on_sigterm):  # Ray has replaced it by its own, which ends the process
+        with contextlib.suppress(ValueError):  # signals can be handled in the main thread only
+            signal.signal(signal.SIGTERM, on_sigterm)
     return ray, True
 
 
