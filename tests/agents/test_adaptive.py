@@ -14,7 +14,7 @@ from riskpath.agents.adaptive_base import both_features
 from riskpath.agents.agent import act_greedily
 from riskpath.agents.episodes import Units
 from riskpath.agents.goal_form import NEARBY, OWN, TIE, WIDE, Goal, GoalForm, Goals
-from riskpath.agents.utility_form import ATOMS, MEMBERS, Laws, Standing, UtilityForm, piecewise, slopes
+from riskpath.agents.utility_form import ATOMS, MEMBERS, RAMP, RATE, Laws, Standing, UtilityForm, piecewise, slopes
 from riskpath.nn.law_critic import cell_quantiles, cells
 from tests.agents.test_losses import BOX, SPEC, box_training, box_window, loss_of, window
 
@@ -58,7 +58,8 @@ def test_the_goal_recursion_holds_for_every_return(discount):
 @pytest.mark.parametrize("risk", ["wang:-0.75", "cpw:0.71"])
 def test_the_utility_is_of_the_whole_return_at_every_step(risk, discount):
     form = UtilityForm(rp.parse_risk(risk))
-    plan = Laws(jnp.sort(jax.random.normal(jax.random.key(0), (MEMBERS, ATOMS)), axis=1), jnp.ones(5) / 5, jnp.ones(()))
+    atoms = jnp.sort(jax.random.normal(jax.random.key(0), (MEMBERS, ATOMS)), axis=1)
+    plan = Laws(atoms, jnp.eye(MEMBERS)[0], jnp.zeros(MEMBERS), jnp.ones(()))
     z, now, r = jnp.linspace(-3.0, 4.0, 29), Standing(jnp.int32(2), jnp.float32(1.0), jnp.float32(discount**2)), 0.7
     before = form.utility(now, SCALE * (r + discount * z), plan, UNITS)
     after = form.utility(form.advance(now, jnp.float32(r), discount), SCALE * z, plan, UNITS)
@@ -79,6 +80,26 @@ def test_the_utility_of_a_law_is_the_slope_of_the_measure(text):
     assert u[1].mean() - u[0].mean() == pytest.approx(change, rel=0.15, abs=0.05)
 
 
+@pytest.mark.parametrize("text", MEASURES)
+def test_the_first_member_starts_with_the_mean(text):
+    form = UtilityForm(rp.parse_risk(text))
+    z = jnp.linspace(-1.0, 1.0, 9)  # the range of returns
+    u = form.utility(form.first(form.plan(), jnp.int32(0)), SCALE * z, form.plan(), UNITS)
+    slope = np.diff(np.asarray(u)) / (SCALE * (z[1] - z[0]))
+    np.testing.assert_allclose(slope, slope[0], rtol=1e-3)
+    assert 0.1 < slope[0] < 10
+
+
+@pytest.mark.parametrize(("progress", "rate"), [(0.0, 0.0), (RAMP / 2, RATE / 2), (RAMP, RATE), (1.0, RATE)])
+def test_members_stay_with_their_first_law_and_follow_the_critic_later(progress, rate):
+    form, law = UtilityForm(rp.Wang(-0.75)), jnp.linspace(0.0, 1.0, ATOMS)
+    after = form.refresh(form.plan(), lambda context: (SCALE * law, jnp.zeros(())), UNITS, jnp.float32(progress))
+    first = form._atoms(form.plan(), UNITS)
+    value = form.risk.value(rp.Law(np.asarray(SCALE * law, float), np.full(ATOMS, 1 / ATOMS)))
+    np.testing.assert_allclose(after.values, float(value), rtol=1e-4)
+    np.testing.assert_allclose(after.atoms, first + rate * (law[None] - first), atol=1e-5)
+
+
 def by_hand(predicted, target, utility) -> float:
     """Return the quantile Huber loss with weighted atoms, and the squared error of the expected utility."""
     total = 0.0
@@ -93,10 +114,13 @@ def by_hand(predicted, target, utility) -> float:
 
 def member_utility(risk: rp.RiskMeasure, member: int, so_far: float, weight: float, z: float) -> float:
     """Return u(so_far + weight z)/weight of a member that still has its first law, with returns from −1 to 1."""
-    low, width = (-1.0, 2.0) if member == 4 else (-1.0 + 0.5 * member, 0.5)
+    low, width = (-1.0, 2.0) if member == 5 else (-1.0 + 0.5 * (member - 1), 0.5)
     knots = low + width * (np.arange(ATOMS) + 0.5) / ATOMS
     levels = np.concatenate([[0.0], (np.arange(ATOMS) + 0.5) / ATOMS, [1.0]])
     slope = np.diff(np.asarray(risk.weight(levels))) / np.diff(levels)
+    if member == 0:
+        below = np.argmin(np.abs(np.log(slope)))
+        knots = np.concatenate([np.full(below, -3.0), np.full(ATOMS - below, 3.0)])
     edges = np.concatenate([[-1e3], knots, [1e3]])
     at = lambda x: sum(s * (np.clip(x, a, b) - a) for s, a, b in zip(slope, edges[:-1], edges[1:], strict=True))  # noqa: E731
     return float(at(so_far + weight * z) - at(knots[0])) / weight

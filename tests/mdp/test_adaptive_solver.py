@@ -81,3 +81,12 @@ def test_among_equally_good_actions_the_better_mean_is_taken():
     }
     solution = rp.solve(rp.FiniteMDP.from_outcomes(outcomes, "s"), "cvar:0.1", "adaptive")
     assert solution.law.isclose(rp.Law([0.0, 100.0], [0.5, 0.5]))
+
+
+@pytest.mark.parametrize(("risk", "randomised"), [("wang:-0.75", False), ("pow:-2", False), ("wang:0.75", True)])
+def test_progress_is_reported_for_other_measures(risk, randomised):
+    seen = []
+    problem = rp.RandomMDP(1).mdp()
+    rp.solve(problem, risk, randomised=randomised, progress=lambda done, total: seen.append((done, total)))
+    assert seen[0] == (0, 40)
+    assert all(done < total == 40 for done, total in seen[:2])

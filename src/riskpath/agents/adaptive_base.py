@@ -97,7 +97,8 @@ class AdaptiveAgent(Agent):
             pooled = jax.vmap(lambda law: cell_quantiles(law, levels))(laws)
             return jnp.sort(pooled.ravel())[len(laws) // 2 :: len(laws)], jnp.mean(values)
 
-        return eqx.tree_at(lambda s: s.params.plan, state, self.form.refresh(state.params.plan, root, units))
+        progress = self.training.progress(state.gradient_steps)
+        return eqx.tree_at(lambda s: s.params.plan, state, self.form.refresh(state.params.plan, root, units, progress))
 
     def population(self) -> tuple[int, int | None]:
         """Return how many first goals or members are compared, and on how many episodes in the first round."""

@@ -80,8 +80,12 @@ class BaseTraining(Hyperparameters):
 
     def decay(self, gradient_steps: Int[Array, ""]) -> Float[Array, ""]:
         """Return the factor on every learning rate after a number of gradient steps."""
+        return 1.0 + self.progress(gradient_steps) * (self.learning_rate_decay - 1.0)
+
+    def progress(self, gradient_steps: Int[Array, ""]) -> Float[Array, ""]:
+        """Return the share of the fall of learning rates that is done, from 0 to 1."""
         since = jnp.maximum(gradient_steps.astype(jnp.float32) - self.decay_starts, 0.0)
-        return linear(since, 1.0, self.learning_rate_decay, self.decay_steps)
+        return linear(since, 0.0, 1.0, self.decay_steps)
 
     def settled(self, gradient_steps: Int[Array, ""]) -> Bool[Array, ""]:
         """Tell whether learning rates have fallen by half: too low to learn in other units."""

@@ -139,7 +139,7 @@ class GoalForm(eqx.Module):
         shortfall = ((1.0 - w) * level / w + TIE) * mean - utility
         return w * (context.goal / units.spread - shortfall / level) + (1.0 - w) * mean
 
-    def refresh(self, plan: Goals, root: Any, units: Units) -> Goals:
+    def refresh(self, plan: Goals, root: Any, units: Units, progress: Float[Array, ""]) -> Goals:
         """Return the plan that follows from the critic: `root(context)` is its best law and utility at the start."""
         low, high = _useful(plan, units)
         lowest, highest = units.low, units.high

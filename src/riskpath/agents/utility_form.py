@@ -25,12 +25,14 @@ from riskpath.types import Key, Transition, power
 
 NEAR, FAR = 4.0, 32.0
 """Returns so far are resolved finely up to 4 spreads from 0 and from the mean return, coarsely up to 32."""
-MEMBERS = 5
-"""Four start from narrow laws in the four quarters of the range of returns, one from a law over the whole range."""
+MEMBERS = 6
+"""One starts as if for the mean, four from narrow laws in the quarters of the range of returns, one from a law over the
+whole range."""
 ATOMS = 32
 """Atoms of a law."""
-RATE = 0.05
-"""How far a law follows the critic at each update of the target networks."""
+RATE, RAMP = 0.05, 0.5
+"""How far a law follows the critic at an update of the target networks, once this share of the fall of learning rates
+is done. The rate grows up to then: a member first learns the best policy for the law that it starts from."""
 
 
 class Laws(eqx.Module):
@@ -40,6 +42,8 @@ class Laws(eqx.Module):
     """Equally likely, in ascending order."""
     weights: Float[Array, " M"]
     """With which probability an episode is played by each member."""
+    values: Float[Array, " M"]
+    """β of the law that the critic predicts for each member, in spreads."""
     age: Float[Array, ""]
     """Number of updates."""
 
@@ -64,16 +68,15 @@ class UtilityForm(eqx.Module):
 
     def plan(self) -> Laws:
         """Return the plan before anything is known."""
-        return Laws(jnp.zeros((MEMBERS, ATOMS)), jnp.eye(MEMBERS)[0], jnp.zeros(()))
+        return Laws(jnp.zeros((MEMBERS, ATOMS)), jnp.eye(MEMBERS)[0], jnp.zeros(MEMBERS), jnp.zeros(()))
 
     def first(self, plan: Laws, member: Int[Array, ""]) -> Standing:
         """Return the context at the start of an episode."""
         return Standing(member, jnp.zeros(()), jnp.ones(()))
 
     def preferred(self, plan: Laws) -> Int[Array, ""]:
-        """Return the member with the largest β of its law."""
-        weights = jnp.diff(jnp.asarray(self.risk.weight(jnp.linspace(0.0, 1.0, ATOMS + 1))))
-        return jnp.argmax(jnp.sort(plan.atoms, axis=1) @ weights).astype(jnp.int32)
+        """Return the member with the largest β of its predicted law."""
+        return jnp.argmax(plan.values).astype(jnp.int32)
 
     def explore(self, plan: Laws, units: Units, *, key: Key) -> Standing:
         """Draw the member that plays a training episode."""
@@ -109,20 +112,29 @@ class UtilityForm(eqx.Module):
         """Return nothing: the estimate is β of the predicted law."""
         return
 
-    def refresh(self, plan: Laws, root: Any, units: Units) -> Laws:
+    def refresh(self, plan: Laws, root: Any, units: Units, progress: Float[Array, ""]) -> Laws:
         """Return laws that follow the critic: `root(context)` is its best law and utility at the start."""
+        rate = RATE * jnp.minimum(progress / RAMP, 1.0)
+        weights = jnp.diff(jnp.asarray(self.risk.weight(jnp.linspace(0.0, 1.0, ATOMS + 1))))
 
-        def one(member: Int[Array, ""], atoms: Float[Array, " K"]) -> Float[Array, " K"]:
+        def one(member: Int[Array, ""], atoms: Float[Array, " K"]) -> tuple[Float[Array, " K"], Float[Array, ""]]:
             law, _ = root(self.first(plan, member))
-            return atoms + RATE * (units.spread * law - atoms)
+            return atoms + rate * (units.spread * law - atoms), jnp.sort(law) @ weights
 
-        atoms = jax.vmap(one)(jnp.arange(MEMBERS, dtype=jnp.int32), self._atoms(plan, units))
-        return Laws(atoms, plan.weights, plan.age + 1.0)
+        members = jnp.arange(MEMBERS, dtype=jnp.int32)
+        atoms, values = jax.vmap(one)(members, self._atoms(plan, units))
+        return Laws(atoms, plan.weights, values, plan.age + 1.0)
 
     def _atoms(self, plan: Laws, units: Units) -> Float[Array, "M K"]:
-        """Return the laws; while nothing is known, laws in different parts of the range of returns."""
-        quarters = (jnp.arange(4, dtype=jnp.float32)[:, None] + midpoints(ATOMS)[None, :]) / 4
-        start = units.low + (units.high - units.low) * jnp.concatenate([quarters, midpoints(ATOMS)[None, :]])
+        """Return the laws; while nothing is known, laws in different parts of the range of returns.
+
+        The first law has atoms below and above the range, none inside: there u has one slope, h′ at their border.
+        """
+        level = midpoints(ATOMS)[None, :]
+        quarters = (jnp.arange(4, dtype=jnp.float32)[:, None] + level) / 4
+        border = jnp.argmin(jnp.abs(jnp.log(jnp.maximum(slopes(self.risk, ATOMS), 1e-6))))  # a slope of about 1
+        outside = jnp.where(jnp.arange(ATOMS)[None, :] < border, -1.0, 2.0)
+        start = units.low + (units.high - units.low) * jnp.concatenate([outside, quarters, level])
         return jnp.where(plan.age > 0, plan.atoms, start)
 
 

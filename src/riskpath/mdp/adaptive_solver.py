@@ -34,7 +34,7 @@ def solve_adaptive(
     """Return the best policy of (time, state, return so far), or the best known one where no proof is possible."""
     if (parts := mean_and_cvar(risk)) is not None:
         return _solve_goal(mdp, risk, *parts, tolerance, progress)
-    found = utility_iteration(ReturnGraph(mdp), risk)
+    found = utility_iteration(ReturnGraph(mdp), risk, progress=progress)
     law, policy = found.law(), found.policy()
     proof = _prove(mdp, risk)
     if proof is None:

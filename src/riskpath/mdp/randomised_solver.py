@@ -51,7 +51,7 @@ def solve_randomised(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | Non
         )
     graph = ReturnGraph(mdp)
     convex = is_convex(risk)
-    visited = utility_iteration(graph, risk, keep=STARTS)
+    visited = utility_iteration(graph, risk, keep=STARTS, progress=progress)
     mixture = _Mixture(graph, risk, visited.probs, visited.utilities)
     mixture = (mixture if convex else mixture.best_pair()).reweighted()
     gap = np.inf

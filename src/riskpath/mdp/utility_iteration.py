@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from riskpath.mdp.goal_recursion import Progress
 from riskpath.mdp.policies import Policy
 from riskpath.mdp.return_graph import ReturnGraph, Utilities
 from riskpath.risk.law import Law
@@ -50,13 +51,17 @@ class Visited:
         return self.graph.best_response(self.utilities[:, [column]]).policy()
 
 
-def utility_iteration(graph: ReturnGraph, risk: RiskMeasure, keep: int = 1) -> Visited:
+def utility_iteration(
+    graph: ReturnGraph, risk: RiskMeasure, keep: int = 1, progress: Progress | None = None
+) -> Visited:
     """Iterate from many starts and return the `keep` best laws of all that were visited."""
     limit = max(FEWEST, WORK // max(graph.size, 1))
     utilities = _thin(first_utilities(graph, risk), limit)
     best: Visited | None = None
     seen: set[bytes] = set()
-    for _ in range(ITERATIONS):
+    for iteration in range(ITERATIONS):
+        if progress is not None:
+            progress(iteration, ITERATIONS)
         probs = graph.best_response(utilities).final_probs()
         values = law_values(graph.finals, probs, risk)
         new = []

@@ -123,5 +123,5 @@ def _greet(connection: socket.socket) -> bool:
 
 
 def _encrypted() -> bool:
-    """Return whether Ray was told to encrypt: then a cluster would not understand a plain greeting."""
+    """Return whether Ray encrypts: then a cluster would not understand a plain greeting."""
     return os.environ.get("RAY_USE_TLS", "").lower() in ("1", "true")

@@ -109,7 +109,7 @@ def gather(
 
 
 def _environment_name(run: Any) -> str:
-    """Return the name of the environment; tables without a name of their own are told apart by their numbers."""
+    """Return the name of the environment; a table without a name gets one from its numbers."""
     env, name = run.environments[0], run.environment_name
     unnamed = isinstance(env, FiniteEnvironment) and name == FiniteMDP.name
     return f"{name} {env.digest[:6]}" if unnamed else name
