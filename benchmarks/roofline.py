@@ -265,11 +265,11 @@ def main() -> None:
         earlier = {"rows": []}
     rows: list[dict[str, Any]] = earlier["rows"]
     sizes = [size_of(agent, kind) for agent in options.agents if agent not in {row["agent"] for row in rows}]
+    machine = Limits(**earlier["limits"]) if rows else limits(kind, options.seconds)
+    print(f"{here['device']}: {machine.float32 / 1e9:,.0f} GFLOP/s in float32, ", end="")
+    print(f"{machine.bfloat16 / 1e9:,.0f} in bfloat16, {machine.bandwidth / 1e9:,.0f} GB/s", flush=True)
     with contextlib.ExitStack() as stack:
         ask = scaling.in_processes(sizes, len(sizes), stack, prepare, measure) if kind == "gpu" else measure
-        machine = Limits(**earlier["limits"]) if rows else limits(kind, options.seconds)
-        print(f"{here['device']}: {machine.float32 / 1e9:,.0f} GFLOP/s in float32, ", end="")
-        print(f"{machine.bfloat16 / 1e9:,.0f} in bfloat16, {machine.bandwidth / 1e9:,.0f} GB/s", flush=True)
         for point in sizes:
             rows.append(ask(point, options.seconds, machine, options.profile))
             write_json(out, {**about, "limits": machine._asdict(), "rows": rows})
