@@ -11,8 +11,8 @@ import pytest
 
 import riskpath as rp
 from riskpath.agents.adaptive_base import both_features
-from riskpath.agents.agent import act_greedily
-from riskpath.agents.episodes import Units
+from riskpath.agents.agent import AgentState, act_greedily
+from riskpath.agents.episodes import Units, no_episodes
 from riskpath.agents.goal_form import NEARBY, OWN, TIE, WIDE, Goal, GoalForm, Goals
 from riskpath.agents.utility_form import ATOMS, MEMBERS, RAMP, RATE, Laws, Standing, UtilityForm, piecewise, slopes
 from riskpath.nn.law_critic import cell_quantiles, cells
@@ -100,6 +100,12 @@ def test_members_stay_with_their_first_law_and_follow_the_critic_later(progress,
     np.testing.assert_allclose(after.atoms, first + rate * (law[None] - first), atol=1e-5)
 
 
+def halfway(agent: Any, state: AgentState) -> AgentState:
+    """Return the state when half of the fall of learning rates is done, where the squared loss weighs √0.25."""
+    t = agent.training
+    return eqx.tree_at(lambda s: s.gradient_steps, state, jnp.int32(t.decay_starts + t.decay_steps / 2))
+
+
 def by_hand(predicted, target, utility) -> float:
     """Return the quantile Huber loss with weighted atoms, and the squared error of the expected utility."""
     total = 0.0
@@ -140,9 +146,9 @@ def member_utility(risk: rp.RiskMeasure, member: int, so_far: float, weight: flo
 )
 def test_the_loss_is_its_equation(risk, length, terminated):
     network = rp.Network(hidden=(8, 8), history_size=4, window=length)
-    agent = rp.Adaptive(risk, 0.9, network, TRAINING, contexts=1, utility_weight=0.5)
+    agent = rp.Adaptive(risk, 0.9, network, TRAINING, contexts=1, utility_weight=0.25)
     state, other = (agent.init(SPEC, key=jax.random.key(i)) for i in (0, 1))
-    state = eqx.tree_at(lambda s: s.target_params, state, other.params)
+    state = halfway(agent, eqx.tree_at(lambda s: s.target_params, state, other.params))
     sample = window(np.random.default_rng(0), terminated)
     if length:
         sample = eqx.tree_at(
@@ -182,9 +188,9 @@ def test_the_loss_is_its_equation(risk, length, terminated):
 def test_the_loss_of_continuous_actions_is_its_equation(length, terminated):
     network = rp.Network(hidden=(8, 8), history_size=5, window=length)
     training = dataclasses.replace(box_training("lower_mean"), online_taus=6)
-    agent = rp.AdaptiveContinuous("cvar:0.2", 0.9, network, training, contexts=1, utility_weight=0.5)
+    agent = rp.AdaptiveContinuous("cvar:0.2", 0.9, network, training, contexts=1, utility_weight=0.25)
     state, other = (agent.init(BOX, key=jax.random.key(i)) for i in (0, 1))
-    state = eqx.tree_at(lambda s: s.target_params, state, other.params)
+    state = halfway(agent, eqx.tree_at(lambda s: s.target_params, state, other.params))
     sample, key = box_window(terminated), jax.random.key(7)
     part, step = sample if length else sample.transition, sample.transition
     sample_key, step_key = jax.random.split(key)
@@ -205,6 +211,23 @@ def test_the_loss_of_continuous_actions_is_its_equation(length, terminated):
     target = SCALE * float(step.reward) + (0.0 if terminated else 0.9) * future
     expected = sum(by_hand(output(z, False, step.action), target, utility) for z in state.params.critic)
     assert loss_of(agent, state, part, key) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("repeats", "progress", "weight"),
+    [(0.0, 0.0, 0.03), (0.0, 1.0, 0.03), (0.3, 0.0, 1.0), (0.02, 0.5, 4.0), (1.0, 1.0, 16.0), (0.01, 1.0, 0.48**0.5)],
+)
+def test_the_squared_error_weighs_little_where_returns_are_continuous(repeats, progress, weight):
+    agent = rp.Adaptive("cvar:0.2", network=NETWORK, training=TRAINING, utility_weight=16.0)
+    state = agent.init(SPEC, key=jax.random.key(0))
+    assert float(agent.squared_weight(halfway(agent, state))) == pytest.approx(4.0)  # as if returns repeat
+    episodes = no_episodes(jnp.zeros((1,), jnp.int32), jnp.ones((1, 3), bool))
+    state = dataclasses.replace(
+        state,
+        episodes=dataclasses.replace(episodes, repeats=jnp.float32(repeats)),
+        gradient_steps=jnp.int32(progress * TRAINING.decay_steps),
+    )
+    assert float(agent.squared_weight(state)) == pytest.approx(weight, rel=1e-4)
 
 
 def test_relabelled_goals_are_those_that_the_rewards_so_far_leave():

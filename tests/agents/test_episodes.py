@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from riskpath.agents.episodes import FADING, NUM_STARTS, REACH, STEP, Episodes, no_episodes
+from riskpath.agents.episodes import EARLY, FADING, NUM_STARTS, REACH, STEP, Episodes, no_episodes
 
 STEPS, ENVS = 120, 3
 RNG = np.random.default_rng(0)
@@ -101,8 +101,17 @@ def test_a_power_of_two_multiplies_them_exactly(case, factor):
     one, other = watch(case), watch(case, factor)
     for name in ("mean", "deviation", "low", "high", "size", "recent"):
         np.testing.assert_array_equal(factor * getattr(one, name), getattr(other, name))
+    assert float(one.repeats) == float(other.repeats)
     unit = factor if CASES[case][0].any() else 1.0  # where all is 0 there is no unit
     assert float(other.spread) == unit * float(one.spread)
+
+
+@pytest.mark.parametrize(("values", "share"), [(1, 1.0), (4, 0.25), (10**6, 0.0)])
+def test_it_counts_how_often_early_returns_repeat(values, share):
+    rewards = np.random.default_rng(0).integers(values, size=(2 * EARLY // ENVS, ENVS)) / 10
+    rewards[EARLY // ENVS :] = 7.0  # later returns are all the same
+    episodes = watch_one(jnp.asarray(rewards, jnp.float32), jnp.ones(rewards.shape, bool), jnp.asarray(1.0))
+    assert float(episodes.repeats) == pytest.approx(share, abs=0.05)
 
 
 def test_early_exploration_fades_and_the_unit_settles():

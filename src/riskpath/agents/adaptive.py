@@ -7,7 +7,8 @@ utility u_x of a return to go in that context,
     a = argmax_a Σ_i p_i u_x(θ_i(s, x, a))
     θ(s, x, a) ← r + γ θ′(s′, x′, a′),     a′ = argmax_a Σ_i p_i u_x′(θ_i(s′, x′, a))
 
-by the quantile Huber loss, and the expected utility itself by a squared loss, which has no bias where the law jumps:
+by the quantile Huber loss, and the expected utility itself by a squared loss, which has no bias where the law jumps but
+more noise, so that its weight is small where returns are continuous:
 
     Σ_i p_i u_x(θ_i)  ←  Σ_i p_i u_x(r + γ θ′_i)
 
@@ -25,8 +26,7 @@ from riskpath.agents.adaptive_base import AdaptiveAgent, Memory, both_features, 
 from riskpath.agents.agent import ActorOutput, AgentState
 from riskpath.agents.config import Training
 from riskpath.agents.learning import epsilon_greedy, gradient_step, masked_argmax, new_state, scales
-from riskpath.nn.law_critic import LawCritic, cell_quantiles, cells
-from riskpath.nn.losses import quantile_huber
+from riskpath.nn.law_critic import LawCritic, cell_quantiles
 from riskpath.nn.network import Network
 from riskpath.types import EnvSpec, Key, TimeStep, Transition, Window
 
@@ -63,8 +63,7 @@ class Adaptive(AdaptiveAgent):
 
     def learn(self, state: AgentState, batch: Transition | Window, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
         """Take one gradient step on the critic."""
-        t, form, units, (scale, kappa) = self.training, self.form, self.units(state), scales(self.training, state)
-        levels, probs = cells(t.online_taus)
+        t, form, units, (scale, _) = self.training, self.form, self.units(state), scales(self.training, state)
         target = state.target_params.critic
 
         def loss(params: Learned, sample: tuple[Transition | Window, Key]) -> Float[Array, ""]:
@@ -78,9 +77,7 @@ class Adaptive(AdaptiveAgent):
                 values = self.expected_utility(state, after, state.params.critic(online, x_after))
                 future = target.law(delayed, x_after, masked_argmax(values, step.next_action_mask))
                 aim = scale * step.reward + jnp.where(step.terminated, 0.0, self.discount * future)
-                law, aim = params.critic.law(now, x, step.action), jax.lax.stop_gradient(aim)
-                error = self.expected_utility(state, context, law) - self.expected_utility(state, context, aim)
-                return quantile_huber(law, levels, aim, kappa, probs) / t.online_taus + self.utility_weight * error**2
+                return self.law_loss(state, context, params.critic.law(now, x, step.action), jax.lax.stop_gradient(aim))
 
             contexts = form.relabel(step, self.contexts, state.params.plan, units, self.discount, key=key)
             return jnp.mean(jax.vmap(one)(*contexts))

@@ -19,11 +19,16 @@ from riskpath.agents.learning import scales
 from riskpath.agents.utility_form import ATOMS, UtilityForm
 from riskpath.errors import RiskpathError
 from riskpath.nn.law_critic import Inputs, cell_quantiles, cells
-from riskpath.nn.losses import midpoints
+from riskpath.nn.losses import midpoints, quantile_huber
 from riskpath.risk.compose import as_risk
 from riskpath.risk.measures import CVaR, RiskMeasure
 from riskpath.types import EnvSpec, Key, TimeStep, Transition, Window
-from riskpath.validation import given, require_counts
+from riskpath.validation import given, require_counts, require_no_less_than_zero
+
+CONTINUOUS = 0.03
+"""The weight of the squared error if no two episodes have the same return."""
+OFTEN = 0.02
+"""Returns repeat if two episodes have the same one with this probability. In between, weights are interpolated."""
 
 
 class Memory(eqx.Module):
@@ -44,14 +49,16 @@ class AdaptiveAgent(Agent):
     """γ."""
     contexts: int = eqx.field(static=True, default=1)
     """Contexts for which each sample is used. Larger batches help as much as more contexts."""
-    utility_weight: float | Array = 1.0
-    """Weight of the squared loss of the expected utility, relative to that of the quantiles."""
+    utility_weight: float | Array = 10.0
+    """Weight of the squared error of the expected utility at the end of training, where returns repeat; without effect
+    where they are continuous."""
     selection_episodes: int | None = eqx.field(static=True, default=None)
     """Held-out episodes that each member of the population plays in the first round of the selection after training; 0
     to trust the critic. By default their number follows from the length of training (`training/selection.py`)."""
 
     def __check_init__(self):
         require_counts(contexts=self.contexts)
+        require_no_less_than_zero(utility_weight=self.utility_weight)
         require_counts(0, **given(selection_episodes=self.selection_episodes))
         name = type(self).__name__
         if self.network.head != "factored":
@@ -133,6 +140,26 @@ class AdaptiveAgent(Agent):
         """Return the expected utility of laws of the return to go."""
         _, probs = cells(self.training.online_taus)
         return jnp.tensordot(probs, self.form.utility(context, law, state.params.plan, self.units(state)), axes=1)
+
+    def law_loss(
+        self, state: AgentState, context: Any, law: Float[Array, " N"], aim: Float[Array, " N"]
+    ) -> Float[Array, ""]:
+        """Return the quantile Huber loss of a predicted law, and the squared error of its expected utility."""
+        t, (levels, probs) = self.training, cells(self.training.online_taus)
+        error = self.expected_utility(state, context, law) - self.expected_utility(state, context, aim)
+        quantiles = quantile_huber(law, levels, aim, scales(t, state)[1], probs) / t.online_taus
+        return quantiles + self.squared_weight(state) * error**2
+
+    def squared_weight(self, state: AgentState) -> Float[Array, ""] | float:
+        """Return the weight of the squared error.
+
+        Where the law jumps, the quantile loss has a bias, which the squared error removes; it has more noise. So its
+        weight is small if returns are continuous. If they repeat, it grows from 1 as learning rates fall.
+        """
+        jumps = 1.0 if state.episodes is None else jnp.minimum(state.episodes.repeats / OFTEN, 1.0)
+        return CONTINUOUS ** (1.0 - jumps) * self.utility_weight ** (
+            jumps * self.training.progress(state.gradient_steps)
+        )
 
     def begin_or_advance(
         self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]

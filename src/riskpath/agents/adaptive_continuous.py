@@ -21,8 +21,7 @@ from riskpath.agents.agent import ActorOutput, AgentState
 from riskpath.agents.config import ActorCriticTraining
 from riskpath.agents.exploration import explore, no_noise
 from riskpath.agents.learning import scales
-from riskpath.nn.law_critic import ContextNetwork, cell_quantiles, cells
-from riskpath.nn.losses import quantile_huber
+from riskpath.nn.law_critic import ContextNetwork, cell_quantiles
 from riskpath.nn.network import Network
 from riskpath.types import EnvSpec, Key, TimeStep, Transition, Window
 
@@ -73,8 +72,7 @@ class AdaptiveContinuous(AdaptiveAgent):
 
     def learn(self, state: AgentState, batch: Transition | Window, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
         """Update the critics, then the actor."""
-        t, form, units, (scale, kappa) = self.training, self.form, self.units(state), scales(self.training, state)
-        levels, probs = cells(t.online_taus)
+        t, form, units, (scale, _) = self.training, self.form, self.units(state), scales(self.training, state)
         sample_key, step_key = jax.random.split(key)
 
         def contexts(sample: tuple[Transition | Window, Key]) -> tuple[Transition, Any, Any]:
@@ -97,15 +95,11 @@ class AdaptiveContinuous(AdaptiveAgent):
                 first, second = (z(f, jnp.concatenate([x_after, action])) for z, f in pairs)
                 future = 0.5 * (first + second)
                 aim = scale * step.reward + jnp.where(step.terminated, 0.0, self.discount * future)
-                aim = jax.lax.stop_gradient(aim)
-                wanted = self.expected_utility(state, context, aim)
-                loss = jnp.zeros(())
-                for z, f in zip(critic, now, strict=True):
-                    law = z(f, jnp.concatenate([x, step.action]))
-                    error = self.expected_utility(state, context, law) - wanted
-                    loss += quantile_huber(law, levels, aim, kappa, probs) / t.online_taus
-                    loss += self.utility_weight * error**2
-                return loss
+                aim, chosen = jax.lax.stop_gradient(aim), jnp.concatenate([x, step.action])
+                first, second = (
+                    self.law_loss(state, context, z(f, chosen), aim) for z, f in zip(critic, now, strict=True)
+                )
+                return first + second
 
             return jnp.mean(jax.vmap(one)(befores, afters, jax.random.split(key, self.contexts)))
 

@@ -20,6 +20,11 @@ FAR_OFF = 16.0
 """Returns that are more spreads than this from the mean belong to early exploration. No quantile at a level from 0.02
 to 0.98 is more than 7 standard deviations from the mean, and the unit may be half of one."""
 
+EARLY = 1000
+"""Episodes in which it is counted how often returns repeat. Later on a policy may do the same in all of them."""
+SAME = 1e-5
+"""Returns are the same if they differ by less than this many spreads."""
+
 
 class Episodes(eqx.Module):
     """Running statistics of the finished training episodes of one lane, and first observations of the latest ones.
@@ -57,6 +62,10 @@ class Episodes(eqx.Module):
     """Which actions were available there."""
     num_starts: Int[Array, ""]
     """Number of first observations ever added."""
+    latest: Float[Array, " E"]
+    """The return of the latest finished episode of each environment; infinite before."""
+    repeats: Float[Array, ""]
+    """The share of the first `EARLY` episodes with the same return as the one before. 0 if returns are continuous."""
 
     def add(
         self,
@@ -88,6 +97,9 @@ class Episodes(eqx.Module):
         spread = jnp.maximum(deviation, size / REACH)
         right = (spread < STEP * self.spread) & (self.spread < STEP * spread)
         stays = (self.size > 0) & (right | settled)
+        same = done & (jnp.abs(return_so_far - self.latest) < SAME * self.spread)
+        share = jnp.sum(same.astype(jnp.float32)) / jnp.maximum(new, 1.0)
+        pace = jnp.where(self.count < EARLY, new / jnp.maximum(self.count + new, 1.0), 0.0)
         slots = self.first_observation.shape[0]
         rank = jnp.cumsum(done.astype(jnp.int32)) - 1
         slot = jnp.where(done & (rank < slots), (self.num_starts + rank) % slots, slots)  # beyond the ring: dropped
@@ -104,6 +116,8 @@ class Episodes(eqx.Module):
             self.first_observation.at[slot].set(observation, mode="drop"),
             self.first_action_mask.at[slot].set(action_mask, mode="drop"),
             self.num_starts + jnp.sum(done.astype(jnp.int32)),
+            jnp.where(done, return_so_far, self.latest),
+            self.repeats + pace * (share - self.repeats),
         )
 
 
@@ -124,6 +138,8 @@ def no_episodes(observation: Shaped[Array, "E *obs"], action_mask: Bool[Array, "
         first_observation=observation[ring],
         first_action_mask=action_mask[ring],
         num_starts=jnp.zeros((), jnp.int32),
+        latest=jnp.full((envs,), jnp.inf),
+        repeats=zero,
     )
 
 
