@@ -45,6 +45,8 @@ class AdaptiveContinuous(AdaptiveAgent):
     """Sizes and kinds of the networks; with `window` they see a history of observations and actions."""
     training: ActorCriticTraining = ActorCriticTraining(target_update_interval=10, target_update_rate=0.3)  # pyright: ignore[reportIncompatibleVariableOverride]
     """Training hyperparameters."""
+    utility_weight: float | Array = 1.0
+    """Weight of the squared error of the expected utility, relative to the loss of the quantiles."""
 
     actions: ClassVar = "continuous"
 
@@ -138,6 +140,10 @@ class AdaptiveContinuous(AdaptiveAgent):
         """Return the law of the actor's own action, and its expected utility."""
         law = self._law(state, memory, time_step)
         return law, self.expected_utility(state, memory.context, law)
+
+    def squared_weight(self, state: AgentState) -> Float[Array, ""] | float:
+        """Return `utility_weight`, whether returns repeat or not: other weights were not measured for this agent."""
+        return self.utility_weight
 
     def _action(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, " C"]:
         """Return π(s, x)."""
