@@ -138,7 +138,7 @@ def no_episodes(observation: Shaped[Array, "E *obs"], action_mask: Bool[Array, "
         first_observation=observation[ring],
         first_action_mask=action_mask[ring],
         num_starts=jnp.zeros((), jnp.int32),
-        latest=jnp.full((envs,), jnp.inf),
+        latest=jnp.full((envs,), jnp.inf, jnp.float32),
         repeats=zero,
     )
 
