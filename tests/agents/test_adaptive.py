@@ -101,7 +101,7 @@ def test_members_stay_with_their_first_law_and_follow_the_critic_later(progress,
 
 
 def halfway(agent: Any, state: AgentState) -> AgentState:
-    """Return the state when half of the fall of learning rates is done, where the squared loss weighs √0.25."""
+    """Return the state when half of the fall of learning rates is done."""
     t = agent.training
     return eqx.tree_at(lambda s: s.gradient_steps, state, jnp.int32(t.decay_starts + t.decay_steps / 2))
 
@@ -146,7 +146,7 @@ def member_utility(risk: rp.RiskMeasure, member: int, so_far: float, weight: flo
 )
 def test_the_loss_is_its_equation(risk, length, terminated):
     network = rp.Network(hidden=(8, 8), history_size=4, window=length)
-    agent = rp.Adaptive(risk, 0.9, network, TRAINING, contexts=1, utility_weight=0.25)
+    agent = rp.Adaptive(risk, 0.9, network, TRAINING, contexts=1, utility_weight=0.25)  # √0.25 halfway
     state, other = (agent.init(SPEC, key=jax.random.key(i)) for i in (0, 1))
     state = halfway(agent, eqx.tree_at(lambda s: s.target_params, state, other.params))
     sample = window(np.random.default_rng(0), terminated)

@@ -157,9 +157,8 @@ class AdaptiveAgent(Agent):
         weight is small if returns are continuous. If they repeat, it grows from 1 as learning rates fall.
         """
         jumps = 1.0 if state.episodes is None else jnp.minimum(state.episodes.repeats / OFTEN, 1.0)
-        return CONTINUOUS ** (1.0 - jumps) * self.utility_weight ** (
-            jumps * self.training.progress(state.gradient_steps)
-        )
+        progress = self.training.progress(state.gradient_steps)
+        return CONTINUOUS ** (1.0 - jumps) * self.utility_weight ** (jumps * progress)
 
     def begin_or_advance(
         self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
