@@ -79,6 +79,7 @@ for hour in range(8):
     returns.append(earned)
 connection.close()
 server.shutdown()
+server.server_close()
 print(f"earned in each hour: {np.round(returns, 2)}")
 print(f"{len(seconds)} requests, the first one (which compiles) {seconds[0]:.1f} s, the median", end=" ")
 print(f"{1e3 * np.median(seconds):.1f} ms")
