@@ -11,6 +11,7 @@ import pytest
 
 import riskpath as rp
 from riskpath.agents.adaptive_base import both_features
+from riskpath.agents.adaptive_continuous import DISTANCES, around
 from riskpath.agents.agent import AgentState, act_greedily
 from riskpath.agents.episodes import Units, no_episodes
 from riskpath.agents.goal_form import NEARBY, OWN, TIE, WIDE, Goal, GoalForm, Goals
@@ -211,6 +212,40 @@ def test_the_loss_of_continuous_actions_is_its_equation(length, terminated):
     target = SCALE * float(step.reward) + (0.0 if terminated else 0.9) * future
     expected = sum(by_hand(output(z, False, step.action), target, utility) for z in state.params.critic)
     assert loss_of(agent, state, part, key) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("own", [[0.0], [0.9], [-1.0], [0.2, -0.3, 0.1]])
+def test_actions_are_tried_around_the_own_one(own):
+    own = np.array(own, np.float32)
+    tried = np.asarray(around(jnp.asarray(own)))
+    np.testing.assert_array_equal(tried[0], own)
+    assert np.abs(tried).max() <= 1.0
+    at_zero = np.asarray(around(jnp.zeros(len(own))))
+    np.testing.assert_allclose(np.linalg.norm(at_zero[1:], axis=1), 2 * DISTANCES, rtol=1e-5)
+    np.testing.assert_allclose(at_zero[1:].sum(axis=0), 0.0, atol=1e-6)  # both directions
+    np.testing.assert_allclose(tried, np.clip(own + at_zero, -1.0, 1.0), atol=1e-6)
+
+
+def test_a_continuous_action_is_the_best_of_those_around_the_actor():
+    training = dataclasses.replace(box_training("lower_mean"), online_taus=6)
+    agent = rp.AdaptiveContinuous("cvar:0.2", 0.9, NETWORK, training)
+    state = agent.init(BOX, key=jax.random.key(3))
+    step = box_window(False).transition
+    first = BOX.first_time_step(step.observation, jnp.ones((0,), bool))
+    context = agent.form.describe(state.initial_memory.context, agent.units(state))
+    seen = lambda z: both_features(z.inputs, step)[0]  # noqa: E731
+    own = jnp.tanh(state.params.actor(seen(state.params.actor), context))
+    laws = [
+        sum(np.asarray(z(seen(z), jnp.concatenate([context, action]))) for z in state.params.critic) / 2
+        for action in around(own)
+    ]
+    values = [PROBS @ (TIE * law - np.maximum(0.0 - law, 0.0)) for law in laws]  # the first goal is 0
+    best = int(np.argmax(values))
+    assert best != 0
+    output = act_greedily(agent, state, state.initial_memory, first, key=jax.random.key(0))
+    np.testing.assert_allclose(output.action, around(own)[best], atol=1e-6)
+    found = agent.quantiles(state, state.initial_memory, first, jnp.asarray(LEVELS))[:, 0] / agent.units(state).spread
+    np.testing.assert_allclose(found, cell_quantiles(jnp.asarray(laws[best]), jnp.asarray(LEVELS)), rtol=1e-4)
 
 
 @pytest.mark.parametrize(

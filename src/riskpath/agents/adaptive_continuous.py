@@ -3,6 +3,9 @@
     θ_j(s, x, a) ← r + γ ½(θ₁′ + θ₂′)(s′, x′, π′(s′, x′) + noise)
     π ← argmax Σ_i p_i u_x(½(θ₁ + θ₂)_i(s, x, π(s, x)))
 
+The actor follows the critics slowly, and may stay at a local maximum. So the action that is taken is the best one, by
+the critics, of π(s, x) and a few others around it.
+
 Contexts, utilities and the plan are those of `Adaptive`: a goal for CVaR, the return so far for other measures. As in
 `IQTD3` there are noise on the target's action, a delayed actor and slowly moving targets. The target is the average of
 both critics: the lower one of them gives policies that are as good, but predictions far below what they earn.
@@ -13,6 +16,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from riskpath.agents.actor_critic import actor_critic_step, new_actor_critic, saturation_penalty, smooth_action
@@ -27,6 +31,8 @@ from riskpath.types import EnvSpec, Key, TimeStep, Transition, Window
 
 Twins = tuple[ContextNetwork, ContextNetwork]
 """θ₁ and θ₂; the action is part of their context."""
+DISTANCES = (0.05, 0.15, 0.4, 1.0)
+"""How far from the actor's action others are tried, each in a direction of its own and in the opposite one."""
 
 
 class Networks(eqx.Module):
@@ -65,10 +71,10 @@ class AdaptiveContinuous(AdaptiveAgent):
     def act(
         self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
     ) -> ActorOutput:
-        """Return π(s, x) with exploration."""
+        """Return the best action around π(s, x), with exploration."""
         context_key, noise_key = jax.random.split(key)
         memory = self.begin_or_advance(state, memory, time_step, key=context_key, epsilon=epsilon)
-        own = self._action(state, memory, time_step)
+        own, _ = self._best(state, memory, time_step)
         action, noise = explore(self.training, own, memory.noise, time_step, key=noise_key, epsilon=epsilon)
         return ActorOutput(action, Memory(memory.context, memory.history, noise))
 
@@ -125,34 +131,48 @@ class AdaptiveContinuous(AdaptiveAgent):
     def quantiles(
         self, state: AgentState, memory: Memory, time_step: TimeStep, taus: Float[Array, " N"]
     ) -> Float[Array, "N 1"]:
-        """Return the law of the return to go under the actor's own action, at the start that of the whole return."""
-        law = self._law(state, self.likeliest(state, memory, time_step), time_step)
+        """Return the law of the return to go under the best action, at the start that of the whole return."""
+        _, law = self._best(state, self.likeliest(state, memory, time_step), time_step)
         return cell_quantiles(law, taus)[:, None] / scales(self.training, state)[0]
 
     def estimate(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, " 1"]:
         """Return β of the return to go."""
         memory = self.likeliest(state, memory, time_step)
-        return self.value_of(state, memory.context, self._law(state, memory, time_step)[:, None])
+        _, law = self._best(state, memory, time_step)
+        return self.value_of(state, memory.context, law[:, None])
 
     def best_law(
         self, state: AgentState, memory: Memory, time_step: TimeStep
     ) -> tuple[Float[Array, " N"], Float[Array, ""]]:
-        """Return the law of the actor's own action, and its expected utility."""
-        law = self._law(state, memory, time_step)
+        """Return the law of the best action, and its expected utility."""
+        _, law = self._best(state, memory, time_step)
         return law, self.expected_utility(state, memory.context, law)
 
     def squared_weight(self, state: AgentState) -> Float[Array, ""] | float:
         """Return `utility_weight`, whether returns repeat or not: other weights were not measured for this agent."""
         return self.utility_weight
 
-    def _action(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, " C"]:
-        """Return π(s, x)."""
-        actor, x = state.params.actor, self.form.describe(memory.context, self.units(state))
-        return jnp.tanh(actor(features(actor.inputs, memory, time_step), x))
-
-    def _law(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, " N"]:
-        """Return the law of the actor's own action, the mean of both critics."""
+    def _best(
+        self, state: AgentState, memory: Memory, time_step: TimeStep
+    ) -> tuple[Float[Array, " C"], Float[Array, " N"]]:
+        """Return the best action around π(s, x), and its law, the mean of both critics."""
+        actor, critic = state.params.actor, state.params.critic
         x = self.form.describe(memory.context, self.units(state))
-        with_action = jnp.concatenate([x, self._action(state, memory, time_step)])
-        first, second = (z(features(z.inputs, memory, time_step), with_action) for z in state.params.critic)
-        return 0.5 * (first + second)
+        seen = [features(z.inputs, memory, time_step) for z in critic]
+
+        def law(action: Float[Array, " C"]) -> Float[Array, " N"]:
+            first, second = (z(f, jnp.concatenate([x, action])) for z, f in zip(critic, seen, strict=True))
+            return 0.5 * (first + second)
+
+        tried = around(jnp.tanh(actor(features(actor.inputs, memory, time_step), x)))
+        laws = jax.vmap(law)(tried)
+        best = jnp.argmax(self.expected_utility(state, memory.context, laws.T))
+        return tried[best], laws[best]
+
+
+def around(action: Float[Array, " C"]) -> Float[Array, "K C"]:
+    """Return an action and others around it, always in the same directions, so that the policy has no randomness."""
+    directions = np.random.default_rng(0).normal(size=(len(DISTANCES), action.shape[0]))
+    steps = np.array(DISTANCES)[:, None] * directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    offsets = jnp.asarray(np.concatenate([np.zeros_like(steps[:1]), steps, -steps]), jnp.float32)
+    return jnp.clip(action[None] + offsets, -1.0, 1.0)
