@@ -99,9 +99,7 @@ class AdaptiveContinuous(AdaptiveAgent):
             def one(context: Any, after: Any, key: Key) -> Float[Array, ""]:
                 x, x_after = form.describe(context, units), form.describe(after, units)
                 action = smooth_action(t, jnp.tanh(targets.actor(seen, x_after)), key=key)
-                pairs = zip(targets.critic, following, strict=True)
-                first, second = (z(f, jnp.concatenate([x_after, action])) for z, f in pairs)
-                future = 0.5 * (first + second)
+                future = mean_law(targets.critic, following, jnp.concatenate([x_after, action]))
                 aim = scale * step.reward + jnp.where(step.terminated, 0.0, self.discount * future)
                 aim, chosen = jax.lax.stop_gradient(aim), jnp.concatenate([x, step.action])
                 first, second = (
@@ -119,9 +117,8 @@ class AdaptiveContinuous(AdaptiveAgent):
             def one(context: Any) -> Float[Array, ""]:
                 x = form.describe(context, units)
                 raw = actor(seen, x)
-                with_action = jnp.concatenate([x, jnp.tanh(raw)])
-                first, second = (z(f, with_action) for z, f in zip(state.params.critic, now, strict=True))
-                return saturation_penalty(t, raw) - self.expected_utility(state, context, 0.5 * (first + second))
+                law = mean_law(state.params.critic, now, jnp.concatenate([x, jnp.tanh(raw)]))
+                return saturation_penalty(t, raw) - self.expected_utility(state, context, law)
 
             return jnp.mean(jax.vmap(one)(befores))
 
@@ -149,7 +146,7 @@ class AdaptiveContinuous(AdaptiveAgent):
         return law, self.expected_utility(state, memory.context, law)
 
     def squared_weight(self, state: AgentState) -> Float[Array, ""] | float:
-        """Return `utility_weight`, whether returns repeat or not: other weights were not measured for this agent."""
+        """Return `utility_weight`, whether returns repeat or not: others were measured in short trainings only."""
         return self.utility_weight
 
     def _best(
@@ -159,15 +156,16 @@ class AdaptiveContinuous(AdaptiveAgent):
         actor, critic = state.params.actor, state.params.critic
         x = self.form.describe(memory.context, self.units(state))
         seen = [features(z.inputs, memory, time_step) for z in critic]
-
-        def law(action: Float[Array, " C"]) -> Float[Array, " N"]:
-            first, second = (z(f, jnp.concatenate([x, action])) for z, f in zip(critic, seen, strict=True))
-            return 0.5 * (first + second)
-
         tried = around(jnp.tanh(actor(features(actor.inputs, memory, time_step), x)))
-        laws = jax.vmap(law)(tried)
+        laws = jax.vmap(lambda action: mean_law(critic, seen, jnp.concatenate([x, action])))(tried)
         best = jnp.argmax(self.expected_utility(state, memory.context, laws.T))
         return tried[best], laws[best]
+
+
+def mean_law(critic: Twins, seen: list[Float[Array, " H"]], chosen: Float[Array, " F"]) -> Float[Array, " N"]:
+    """Return the mean of both critics' laws, from the features that each of them sees, a context and an action."""
+    first, second = (z(f, chosen) for z, f in zip(critic, seen, strict=True))
+    return 0.5 * (first + second)
 
 
 def around(action: Float[Array, " C"]) -> Float[Array, "K C"]:
