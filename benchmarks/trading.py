@@ -1,6 +1,7 @@
 """Trade a mean-reverting price with every kind of agent, for CVaR 0.25 and 0.5, and draw what they earn.
 
     python benchmarks/trading.py                     on a GPU: minutes for each row; --quick on a CPU: minutes
+    python benchmarks/trading.py --only Adaptive --atoms 64 --steps 32000000 --out runs/larger.json   a larger training
 
 The problem is `rp.MeanReversionTrading`: ten trades in a price that returns to its mean. Its optima are known from the
 exact solver (`results/suite_optima.json`). All agents have equal networks, environment steps and gradient steps: the
@@ -32,7 +33,7 @@ from riskpath.experiments.records import write_json
 
 STEPS = 16_000_000
 LEVELS = (0.25, 0.5)
-FULL = {**SIZES["large"], "hidden": (512, 512, 512), "batch_size": 512}
+FULL = {**SIZES["large"], "hidden": (512, 512, 512), "batch_size": 512, "buffer_size": 8_000_000}
 SEED, EVALUATION_SEED = 1, 20_000
 LEVEL_SHOWN = 0.25
 """The picture shows policies that are trained for this level."""
@@ -127,11 +128,17 @@ def draw(rows: list[dict[str, Any]], path: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=list(agents(FULL)), help="train only these")
+    parser.add_argument("--atoms", type=int, help="atoms or quantiles of discrete agents (default: 32)")
+    parser.add_argument("--batch", type=int, help="samples of a gradient step (default: 512)")
+    parser.add_argument("--envs", type=int, help="environments of each seed (default: 256); a gradient step follows")
     add_options(parser, STEPS, "20,000 steps, one seed, 20,000 evaluation episodes")
     options = parser.parse_args()
     steps, seeds, episodes, out = budget_of(options, STEPS, "trading.json")
-    settings = {**(SIZES["quick"] if options.quick else FULL), "steps": steps}
-    budget = {"steps": steps, "evaluation_episodes": episodes}
+    sizes = {"online_taus": options.atoms, "batch_size": options.batch}
+    sizes |= dict.fromkeys(("num_envs", "train_freq"), options.envs)
+    changed = {name: size for name, size in sizes.items() if size}
+    settings = {**(SIZES["quick"] if options.quick else FULL), **changed, "steps": steps}
+    budget = {"steps": steps, "evaluation_episodes": episodes, **changed}
     order = list(agents(settings))
     rows = stored_rows(out, budget)
     for name in order:

@@ -49,10 +49,12 @@ class AdaptiveContinuous(AdaptiveAgent):
 
     network: Network = Network(hidden=(128, 128))
     """Sizes and kinds of the networks; with `window` they see a history of observations and actions."""
-    training: ActorCriticTraining = ActorCriticTraining(target_update_interval=10, target_update_rate=0.3)  # pyright: ignore[reportIncompatibleVariableOverride]
+    training: ActorCriticTraining = ActorCriticTraining(  # pyright: ignore[reportIncompatibleVariableOverride]
+        learning_rate=3e-3, actor_learning_rate=1e-3, target_update_interval=10, target_update_rate=0.3
+    )
     """Training hyperparameters."""
     utility_weight: float | Array = 1.0
-    """Weight of the squared error of the expected utility, relative to the loss of the quantiles."""
+    """As for `Adaptive`, but with the weight 1 where returns repeat: a growing one was never measured here."""
 
     actions: ClassVar = "continuous"
 
@@ -144,10 +146,6 @@ class AdaptiveContinuous(AdaptiveAgent):
         """Return the law of the best action, and its expected utility."""
         _, law = self._best(state, memory, time_step)
         return law, self.expected_utility(state, memory.context, law)
-
-    def squared_weight(self, state: AgentState) -> Float[Array, ""] | float:
-        """Return `utility_weight`, whether returns repeat or not: others were measured in short trainings only."""
-        return self.utility_weight
 
     def _best(
         self, state: AgentState, memory: Memory, time_step: TimeStep
