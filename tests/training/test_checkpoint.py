@@ -30,7 +30,7 @@ from riskpath.training import atomic_dir as folders
 from riskpath.training import checkpoint as saving
 from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.codec import decode, encode
-from riskpath.training.inputs import as_environment
+from riskpath.training.inputs import as_environment, as_environments
 from riskpath.training.lanes import start
 from riskpath.training.run import load
 
@@ -96,6 +96,19 @@ def test_all_that_training_knows_comes_back(name, tmp_path, unchecked):
     back = load(tmp_path / "run")
     assert bits(back.lanes) == bits(saving._plain_arrays(run.lanes))
     assert eqx.tree_equal(back.agents, run.agents, typematch=True)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_problems_of_different_sizes_come_back(given, tmp_path, unchecked):
+    problems = [rp.RandomMDP(seed=3, depth=4), rp.RandomMDP(seed=7, depth=4)]
+    agents = [AGENTS["IQN"](rp.CVaR(0.25))] * 2
+    environments, _ = as_environments(problems, 2)
+    assert len({len(as_finite(problem).tables.available) for problem in problems}) == 2
+    run = rp.Run(agents, environments, 2, start(agents, environments, 2, 2, 0))
+    run.save(tmp_path / "run")
+    back = load(tmp_path / "run", env=problems) if given else load(tmp_path / "run")
+    assert bits(back.lanes) == bits(saving._plain_arrays(run.lanes))
+    assert (back.values() == run.values()).all()
 
 
 # One agent with a history, one that chooses among its members. The states of all others come back in the

@@ -28,7 +28,7 @@ from riskpath.envs.finite import as_arrays
 from riskpath.errors import RiskpathError
 from riskpath.training.atomic_dir import CURVE, HEADER, STATE, digest, find_folder, free_folder, replace_folder, synced
 from riskpath.training.codec import UnknownClass, decode, encode
-from riskpath.training.inputs import as_environment, gymnasium_sources
+from riskpath.training.inputs import as_environment, gymnasium_sources, padded
 from riskpath.training.lanes import Lanes, is_swept, stack, start
 from riskpath.validation import given, require_counts, require_positive
 from riskpath.version import __version__
@@ -77,6 +77,7 @@ def read_checkpoint(path: str | Path, agent: Agent | Sequence[Agent] | None, env
     for name, things in (("agent", agents), ("env", environments)):
         if len(things) != count:
             raise RiskpathError(f"{path} has {count} settings; give one {name} for each, got {len(things)}")
+    environments = environments if sources else padded(environments)
     named = " and ".join(name for name, thing in (("agent", agent), ("env", env)) if thing is not None)
     with _one_line(path, f"not a run of the {named} given" if named else "damaged"):
         return {

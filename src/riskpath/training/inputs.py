@@ -85,15 +85,18 @@ def as_environments(env: Any, count: int) -> tuple[list[Environment], list[Any]]
     sources = gymnasium_sources(env, count)
     listed = env if isinstance(env, list | tuple) else [env] * count
     environments: list[Environment] = [source.environment for source in sources]
-    environments = environments or _match([as_environment(e) for e in listed], count)
-    with_features = [e for e in environments if isinstance(e, FiniteEnvironment) and e.tables.features is not None]
-    if len(with_features) == count:
-        environments = [*pad_alike(with_features)]
+    environments = environments or padded(_match([as_environment(e) for e in listed], count))
     if any(env.spec != environments[0].spec for env in environments):
         raise RiskpathError("environments trained together must have the same sizes; train them one after the other")
     if not sources and any(_fixed(as_arrays(env)) != _fixed(as_arrays(environments[0])) for env in environments):
         raise RiskpathError("environments trained together may differ in numbers only; train them one after the other")
     return environments, sources
+
+
+def padded(environments: list[Environment]) -> list[Environment]:
+    """Return environments with tables of equal shapes, if all of them are finite problems with features."""
+    finite = [e for e in environments if isinstance(e, FiniteEnvironment) and e.tables.features is not None]
+    return [*pad_alike(finite)] if len(finite) == len(environments) else environments
 
 
 def gymnasium_sources(env: Any, count: int) -> list[Any]:
