@@ -52,10 +52,13 @@ COSTLIEST = 10
 
 
 def size_of(agent: str, kind: str) -> scaling.Point:
-    """Return the largest useful size: the widths and batches of long trainings, with lanes well above the knee."""
+    """Return the largest useful size: the widths of long trainings, with lanes well above the knee.
+
+    Discrete agents have batches of 32 on a GPU, as in `throughput.py`: with larger ones XLA compiles for minutes.
+    """
     if agent in throughput.CONTINUOUS:
         return scaling.Point(agent, 4 if kind == "cpu" else 128, 256, 32, 256, 2_000)
-    return scaling.Point(agent, 4 if kind == "cpu" else 512, 512, 64, 256, 2_000)
+    return scaling.Point(agent, *((4, 512, 64, 256) if kind == "cpu" else (512, 512, 64, 32)), 2_000)
 
 
 class Limits(NamedTuple):

@@ -28,12 +28,15 @@ def weights(run: rp.Run) -> np.ndarray:
 
 
 def test_the_member_with_the_best_held_out_episodes_is_played(run):
-    assert weights(run).shape == (2, 9)
-    assert (np.sort(weights(run), axis=1) == np.eye(9)[8]).all()
+    assert weights(run).shape == (2, 13)
+    assert (np.sort(weights(run), axis=1) == np.eye(13)[12]).all()
     assert len(run.policy().members()) == 1
 
 
-@pytest.mark.parametrize(("members", "expected"), [(9, [(9, 1), (4, 2), (2, 4)]), (5, [(5, 1), (2, 2)]), (1, [])])
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [(13, [(13, 1), (6, 2), (3, 4)]), (9, [(9, 1), (4, 2), (2, 4)]), (5, [(5, 1), (2, 2)]), (1, [])],
+)
 def test_the_better_half_plays_twice_as_many_episodes(members, expected):
     assert list(rounds(members)) == expected
     assert blocks_of_selection(members) == sum(left * blocks for left, blocks in expected)
@@ -90,7 +93,7 @@ def test_the_number_of_held_out_episodes_follows_from_the_training(steps, wanted
 def test_training_goes_on_as_if_no_member_had_been_chosen(run):
     agent = rp.Adaptive("cvar:0.25", **TINY)
     short = rp.train(agent, "RiskyGrid", steps=60, seeds=2)
-    others = jnp.tile(jnp.eye(9)[3], (2, 1))  # whatever was chosen
+    others = jnp.tile(jnp.eye(13)[3], (2, 1))  # whatever was chosen
     short.lanes = eqx.tree_at(lambda lanes: lanes.agent_state.params.plan.weights, short.lanes, others)
     longer = rp.train(short, steps=40)
     assert eqx.tree_equal(longer.lanes.replay_buffer, run.lanes.replay_buffer)
@@ -103,8 +106,8 @@ def test_the_law_of_a_mixture_is_the_mixture_of_laws(run):
         lambda lanes: (lanes.agent_state.params.plan.weights, lanes.agent_state.params.plan.first),
         run.lanes,
         (
-            jnp.tile(jnp.zeros(9).at[jnp.array([0, 2])].set(jnp.array([0.25, 0.75])), (2, 1)),
-            jnp.tile(jnp.zeros(9).at[jnp.array([0, 2])].set(jnp.array([-300.0, 300.0])), (2, 1)),
+            jnp.tile(jnp.zeros(13).at[jnp.array([0, 2])].set(jnp.array([0.25, 0.75])), (2, 1)),
+            jnp.tile(jnp.zeros(13).at[jnp.array([0, 2])].set(jnp.array([-300.0, 300.0])), (2, 1)),
         ),
     )
     other = rp.Run(run.agents, run.environments, 2, mixed)
@@ -120,7 +123,7 @@ def test_the_law_of_a_mixture_is_the_mixture_of_laws(run):
 def test_one_training_serves_every_level(run):
     other = run.serve("cvar:0.1", rp.CVaR(0.9))
     assert [str(agent.risk) for agent in other.agents] == ["cvar:0.1", "cvar:0.9"]
-    first = np.asarray(other.lanes.agent_state.params.plan.first).reshape(2, 2, 9)
+    first = np.asarray(other.lanes.agent_state.params.plan.first).reshape(2, 2, 13)
     assert (first[0, :, 0] <= first[1, :, 0]).all()  # a higher level has a higher goal
     before = eqx.filter(run.lanes.agent_state.params.critic, eqx.is_array)
     for seed in range(2):

@@ -25,7 +25,8 @@ from riskpath.types import Key, Transition, power
 
 NEAR, FAR = 4.0, 32.0
 """Goals are resolved finely up to 4 spreads from 0 and from the mean return, coarsely up to 32."""
-OFFSETS, FACTORS = (0.0, -0.0625, 0.0625, -0.125, 0.125), (0.7, 1.4, 0.5, 2.0)
+OFFSETS = (0.0, *(sign / part for part in (64, 32, 16, 8) for sign in (-1, 1)))
+FACTORS = (0.7, 1.4, 0.5, 2.0)
 """First goals that are compared on held-out episodes: the critic's own for the level, others this many spreads from it,
 and those for the level times these factors. A small error of V, divided by a small level, moves the best goal that far.
 """
