@@ -38,6 +38,7 @@ def test_both_tables_are_printed_and_stored(cli, calls, tmp_path):
         ([], "results/bench"),
         (["--quick"], "runs/bench-quick"),
         (["--problems", "probe grid"], "runs/bench"),
+        (["--quantiles", "64"], "runs/bench"),
         (["--only", "IQN"], "results/bench"),
     ],
 )
@@ -69,6 +70,7 @@ def test_an_interruption_is_one_line(cli, monkeypatch, tmp_path, cells, message)
         (["suite", "--risks", "cvar:2"], "CVaR level must be in (0, 1], got 2"),
         (["suite", "--seed", "2"], "unknown option --seed"),
         (["suite", "--steps", "0"], "steps must be at least 1, got 0"),
+        (["suite", "--quantiles", "0"], "quantiles must be at least 1, got 0"),
     ],
 )
 def test_a_mistake_is_one_line(cli, unchecked, arguments, message):

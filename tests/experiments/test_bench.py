@@ -364,6 +364,15 @@ def test_nothing_to_draw_is_one_line(draw):
         draw(Bench([]))
 
 
+def test_a_number_of_quantiles_is_that_of_agents_by_name(monkeypatch):
+    found = []
+    monkeypatch.setattr("riskpath.experiments.bench.run_jobs", lambda cells, *_, **__: found.extend(cells) or {})
+    rp.bench({"named": "Adaptive", "own": TINY}, rp.RiskyGrid(), ["cvar:0.1"], steps=80, quantiles=48)
+    taus = {cell.name: {(t.online_taus, t.target_taus) for t in (a.training for a in cell.agents())} for cell in found}
+    own = (TINY.training.online_taus, TINY.training.target_taus)
+    assert taus == {"named on RiskyGrid, cvar": {(48, 48)}, "own on RiskyGrid, cvar": {own}}
+
+
 def test_a_tiny_benchmark_from_end_to_end(tmp_path, unchecked, monkeypatch):
     monkeypatch.setattr(bench_cells, "RESAMPLES", 20)
     agents = {"tiny": TINY, "control": rp.IQN("mean", discount=1.0, network=TINY.network, training=TINY.training)}

@@ -25,6 +25,7 @@ def bench(
     risks: tuple[str, ...] | None = None,
     seeds: int | None = None,
     steps: int | None = None,
+    quantiles: int | None = None,
     out: Path | None = None,
     quick: bool = False,
     only: str = "",
@@ -39,7 +40,8 @@ def bench(
         problems: Problems, by default all of the benchmark; RandomMDP:3 is the random problem with seed 3.
         risks: Measures, by default cvar at 0.05, 0.1, 0.25 and 0.5, wang:-0.75, wang:0.75, pow:-2 and cpw:0.71.
         seeds: Seeds for each agent, problem and measure; by default 8, and 2 with --quick.
-        steps: Environment steps for each seed; by default 40,000 on small problems and 2,000,000 on large ones.
+        steps: Environment steps for each seed; by default 640,000 on small problems and 8,000,000 on large ones.
+        quantiles: Quantiles or atoms of each critic; by default 32.
         out: The folder for the results, in which an interrupted benchmark also goes on; by default results/bench, or
             runs/bench if any other option is given.
         quick: Short training on two small problems, a few minutes: shows that everything runs.
@@ -49,7 +51,8 @@ def bench(
     """
     if suite not in SUITES:
         raise RiskpathError(f"unknown benchmark {suite!r}; there is {', '.join(SUITES)}")
-    options: dict[str, Any] = given(agents=agents, problems=problems, risks=risks, seeds=seeds, steps=steps)
+    chosen: dict[str, Any] = {"agents": agents, "problems": problems, "risks": risks}
+    options = given(**chosen, seeds=seeds, steps=steps, quantiles=quantiles)
     folder = out or Path("runs/bench-quick" if quick else "runs/bench" if options else "results/bench")
     how: dict[str, Any] = {"quick": quick, "only": only, "retries": retries, "ray": ray, "progress": True}
     result = run_bench(**options, out=folder, command=_command(options, quick), **how)

@@ -97,6 +97,7 @@ def bench(
     *,
     seeds: int | None = None,
     steps: int | None = None,
+    quantiles: int | None = None,
     out: str | Path | None = None,
     quick: bool = False,
     only: str = "",
@@ -120,6 +121,7 @@ def bench(
         risks: Measures, by default eight: CVaR at four levels, Wang at two, POW and CPW.
         seeds: Seeds of each agent, problem and measure; by default 8, and 2 with `quick`.
         steps: Environment steps of each seed; by default those of the size of the problem (`bench_suite.SIZES`).
+        quantiles: Quantiles or atoms of each critic; by default 32. An agent that is given as an object keeps its own.
         out: A folder for finished cells, in which an interrupted benchmark goes on.
         quick: Short training on two small problems: shows that everything runs, not what agents reach.
         only: Train only the cells with this text in their name, for example "Adaptive on".
@@ -128,11 +130,11 @@ def bench(
         ray: The address of a Ray cluster on which cells are trained, as for `sweep`; by default in this process.
         progress: True for one progress bar over all cells, or a function of a line that is called after each cell.
     """
-    require_counts(**given(seeds=seeds, steps=steps))
+    require_counts(**given(seeds=seeds, steps=steps, quantiles=quantiles))
     require_counts(0, retries=retries)
     measures = list(dict.fromkeys(str(parse_risk(risk)) for risk in _risks(risks, quick)))
     seeds = seeds or (QUICK_SEEDS if quick else SEEDS)
-    more = given(steps=steps)
+    more = given(steps=steps, online_taus=quantiles)
     cells = plan(
         as_entrants(agents),
         as_problems(problems, quick),
