@@ -65,7 +65,7 @@ def test_a_played_policy_earns_what_the_environment_pays(benchmark):
 
 def test_held_out_episodes_are_part_of_the_budget(benchmark):
     paths = benchmark("market_paths")
-    blocks = 9 + 4 * 2 + 2 * 4  # nine first goals, the better four, the better two
+    blocks = 13 + 6 * 2 + 3 * 4  # thirteen first goals, the better six, the better three
     agent, left = paths.fit_to_budget(rp.Adaptive("cvar:0.1"), 1_000_000, 20, 1)
     assert agent.population()[1] == 1_000_000 // (10 * blocks * 20)
     used = left + blocks * agent.population()[1] * 20
