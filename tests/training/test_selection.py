@@ -13,7 +13,7 @@ from riskpath.training.gather_record import gather
 from riskpath.training.selection import HELD_OUT, blocks_of_selection, episodes_of, halve, rounds
 from tests.training.sizes import TINY_ADAPTIVE
 
-EPISODES = 200
+EPISODES = 100
 """Of every roll-out here, so that they share programs; for the same reason there are two or four lanes."""
 TINY = {**TINY_ADAPTIVE, "selection_episodes": EPISODES}
 
