@@ -4,9 +4,9 @@
     python benchmarks/trading.py --only Adaptive --atoms 64 --steps 32000000 --out runs/larger.json   a larger training
 
 The problem is `rp.MeanReversionTrading`: ten trades in a price that returns to its mean. Its optima are known from the
-exact solver (`results/suite_optima.json`). All agents have equal networks, environment steps and gradient steps: the
-mean-trained control and IQN, which see no rewards, `rp.Adaptive` with 21 different trades, and `rp.AdaptiveContinuous`
-with any. Both levels and all seeds are lanes of one training.
+exact solver (`results/suite_optima.json`). All agents have equal networks and environment steps: the mean-trained
+control and IQN, which see no rewards, `rp.Adaptive` with 21 different trades, and `rp.AdaptiveContinuous` with any,
+whose critics make twice as many gradient steps. Both levels and all seeds are lanes of one training.
 
 Results go to benchmarks/results/trading.json and .png, with --quick to the folder `runs`, after every row. A second
 call with the same budget goes on after the rows that are there. Each row names the device it was trained on.
@@ -30,6 +30,7 @@ import riskpath as rp
 from riskpath import plot
 from riskpath.experiments.bench_suite import SIZES, hyperparameters
 from riskpath.experiments.records import write_json
+from riskpath.validation import given
 
 STEPS = 16_000_000
 LEVELS = (0.25, 0.5)
@@ -134,9 +135,8 @@ def main() -> None:
     add_options(parser, STEPS, "20,000 steps, one seed, 20,000 evaluation episodes")
     options = parser.parse_args()
     steps, seeds, episodes, out = budget_of(options, STEPS, "trading.json")
-    sizes = {"online_taus": options.atoms, "batch_size": options.batch}
-    sizes |= dict.fromkeys(("num_envs", "train_freq"), options.envs)
-    changed = {name: size for name, size in sizes.items() if size}
+    envs = {"num_envs": options.envs, "train_freq": options.envs}
+    changed = given(online_taus=options.atoms, batch_size=options.batch, **envs)
     settings = {**(SIZES["quick"] if options.quick else FULL), **changed, "steps": steps}
     budget = {"steps": steps, "evaluation_episodes": episodes, **changed}
     order = list(agents(settings))

@@ -265,6 +265,21 @@ def test_the_squared_error_weighs_little_where_returns_are_continuous(repeats, p
     assert float(agent.squared_weight(state)) == pytest.approx(weight, rel=1e-4)
 
 
+def test_first_goals_are_the_quantiles_of_levels_and_others_close_to_the_own_one():
+    returns = np.linspace(float(UNITS.low), float(UNITS.high), 2_001)
+    shortfall = lambda goal: jnp.mean(jnp.maximum(goal - jnp.asarray(returns, jnp.float32), 0.0))  # noqa: E731
+    root = lambda context: (jnp.zeros(()), -shortfall(context.goal) / UNITS.spread)  # noqa: E731
+    form = GoalForm(rp.CVaR(0.2))
+    found = np.asarray(form.refresh(form.plan(), root, UNITS, jnp.float32(0.5)).first)
+    assert len(found) == form.members
+    width = float(UNITS.high - UNITS.low)
+    np.testing.assert_allclose(
+        found[[0, 9, 10, 11, 12]], np.quantile(returns, [0.2, 0.14, 0.28, 0.1, 0.4]), atol=width / 50
+    )
+    expected = sorted(sign / part for part in (8, 16, 32, 64) for sign in (-1, 1))
+    np.testing.assert_allclose(np.sort(found[1:9] - found[0]) / float(UNITS.spread), expected, atol=1e-5)
+
+
 def test_relabelled_goals_are_those_that_the_rewards_so_far_leave():
     form, firsts = GoalForm(rp.CVaR(0.2)), jnp.arange(5.0).at[0].set(-2.0)
     plan = Goals(firsts, jnp.eye(5)[0], jnp.float32(1.0), jnp.float32(3.0))
