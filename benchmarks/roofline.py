@@ -242,7 +242,7 @@ def draw(rows: list[dict[str, Any]], machine: Limits, device: str, path: Path) -
     axis.set_yscale("log")
     axis.set_ylim(min(row["flops_per_s"] for row in rows) / 2e10, machine.bfloat16 / 5e8)
     for ticks in (axis.xaxis, axis.yaxis):
-        ticks.set_major_formatter(lambda value, _: f"{value:,g}")
+        ticks.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
         ticks.set_minor_formatter(NullFormatter())
     axis.grid(alpha=0.25, linewidth=0.6)
     axis.set_xlabel("operations for each byte", fontsize=9)

@@ -7,6 +7,7 @@ import equinox as eqx
 import pytest
 
 import riskpath as rp
+from riskpath.risk import Tabulated
 from riskpath.training.inputs import as_environment
 from riskpath.training.lanes import start
 from riskpath.training.notices import has_random_transitions, notice_random_transitions
@@ -31,6 +32,7 @@ def test_random_transitions_are_noticed(env, random):
     ("agent", "env", "expected"),
     [
         (rp.TQL("cvar:0.1"), "Inventory", "it maximises cvar:0.1 given each history, .*; use rp.Adaptive$"),
+        (rp.TQL(Tabulated(rp.CVaR(0.1))), "Inventory", "it maximises its measure given each history, "),
         (rp.TQL("mean"), "Inventory", None),
         (rp.TQL("cvar:0.1"), "RiskyGrid", None),
         (rp.IQN("cvar:0.1"), "Inventory", None),

@@ -15,6 +15,7 @@ from riskpath.agents.agent import Agent
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import FiniteEnvironment, as_arrays
 from riskpath.risk.measures import Mean
+from riskpath.risk.tabulated import Tabulated
 from riskpath.training.lanes import Lanes
 
 LOGGER = logging.getLogger("riskpath")
@@ -33,7 +34,7 @@ def notice_random_transitions(agent: Agent, env: Environment, lanes: Lanes, on_h
             "%s: transitions or starts of this environment are random: it maximises %s given each history, "
             "which is not that of the whole return; use rp.%s",
             type(agent).__name__,
-            agent.risk,
+            "its measure" if isinstance(agent.risk, Tabulated) else agent.risk,
             other,
         )
 
