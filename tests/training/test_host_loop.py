@@ -374,7 +374,8 @@ def test_an_episode_is_finished_unless_it_was_cut_off_by_the_limit_asked_for(unc
         assert found.finished == finished
 
 
-def test_a_run_is_evaluated_inside_and_outside_of_the_program_alike(unchecked):
+def test_a_run_is_evaluated_inside_and_outside_of_the_program_alike(unchecked, untrained):
+    # Other tests learn in the fused loop.
     grid = rp.train(AGENT, "RiskyGrid", steps=60, seeds=2)
     outside = grid.evaluate(20, env="riskpath/RiskyGrid-v0")
     assert outside.finished == 1.0
