@@ -30,6 +30,7 @@ from riskpath.evaluation.policy_inputs import (
 from riskpath.evaluation.policy_program import PolicyMemory, act_with_memory, first_memory
 from riskpath.mdp.model import FiniteMDP
 from riskpath.nn.losses import midpoints
+from riskpath.types import EnvSpec
 from riskpath.validation import require_counts
 
 Arrays = tuple[Any, Any, Any]
@@ -60,7 +61,7 @@ class LearnedPolicy:
         action, memory = _act(self.agent, self.state, memory, *arrays, np.uint32(seed))
         if translation := getattr(self.environment, "translation", None):
             return translation.write(np.asarray(action)), memory
-        if self.environment.spec.action_size:
+        if self._spec.action_size:
             return np.asarray(action), memory
         return names[int(action)] if names else int(action), memory
 
@@ -71,8 +72,9 @@ class LearnedPolicy:
         found: list[tuple[Any, Any]] = []
         for begin in range(0, len(situations), TOGETHER):
             some = list(situations[begin : begin + TOGETHER])
-            full = some + [some[-1]] * (TOGETHER - len(some))  # every call has the same shapes
-            *inputs, names = zip(*(self._inputs(*situation, None) for situation in full), strict=True)
+            read = [self._inputs(*situation, None) for situation in some]
+            full = read + [read[-1]] * (TOGETHER - len(some))  # every call has the same shapes
+            *inputs, names = zip(*full, strict=True)
             memories, arrays = jax.tree.map(lambda *leaves: np.stack(leaves), *zip(*inputs, strict=True))
             actions, after = jax.device_get(_act_all(self.agent, self.state, memories, *arrays))
             own = (jax.tree.map(lambda leaf, i=i: leaf[i], after) for i in range(len(some)))
@@ -155,7 +157,7 @@ class LearnedPolicy:
         if translation := getattr(self.environment, "translation", None):
             action = _read_action(translation.action_space, action)
         number = _names(problem)[1].index(action) if problem else action
-        taken = jax.device_put(as_action(number, self.environment.spec), memory.time.sharding)
+        taken = jax.device_put(as_action(number, self._spec), memory.time.sharding)
         return PolicyMemory(memory.agent, taken, memory.time)
 
     def estimate(self, state: Any, memory: Any = None, reward: float = 0.0, mask: Any = None) -> dict[Any, float]:
@@ -175,12 +177,17 @@ class LearnedPolicy:
 
     def _choices(self, mask: np.ndarray) -> list[int]:
         """Return the available actions; 0 stands for the policy's own continuous action."""
-        return [0] if self.environment.spec.action_size else np.flatnonzero(mask).tolist()
+        return [0] if self._spec.action_size else np.flatnonzero(mask).tolist()
+
+    @functools.cached_property
+    def _spec(self) -> EnvSpec:
+        # An environment makes a new one for every call; exact evaluation asks thousands of times.
+        return self.environment.spec
 
     @functools.cached_property
     def _first_memory(self) -> PolicyMemory:
         # On the state's device as every later memory is: otherwise the first call would need a program of its own.
-        return jax.device_put(first_memory(self.state, self.environment.spec), self.state.gradient_steps.sharding)
+        return jax.device_put(first_memory(self.state, self._spec), self.state.gradient_steps.sharding)
 
     @functools.cached_property
     def tables(self) -> tuple[np.ndarray, np.ndarray]:
@@ -200,7 +207,7 @@ class LearnedPolicy:
 
     def _inputs(self, state: Any, memory: Any, reward: float, mask: Any) -> tuple[PolicyMemory, Arrays, list[Any]]:
         """Return the memory; observation, reward and mask as arrays; and the names of actions of a finite problem."""
-        spec = self.environment.spec
+        spec = self._spec
         observation, available, names = self._read(state)
         if memory is None:
             memory = self._first_memory
@@ -211,7 +218,7 @@ class LearnedPolicy:
 
     def _read(self, state: Any) -> tuple[Any, np.ndarray, list[Any]]:
         """Return the observation, the available actions and, for a finite problem, the names of all actions."""
-        spec = self.environment.spec
+        spec = self._spec
         if isinstance(self.environment, FiniteEnvironment):
             assert self.environment.problem is not None
             number, names = _names(self.environment.problem)

@@ -1,10 +1,10 @@
 """After training: choose among the members of each lane's population, and serve other measures than the trained one.
 
-An agent whose state holds several policies (`Agent.population`) plays each of them on held-out episodes. The better
-half plays twice as many more, and so on until two are left: sequential halving, which spends most episodes on members
-that are hard to tell apart. The member that the critic prefers is always among them, and is played unless the other one
-is better by more than the error of the difference. All members meet the same randomness. Training itself does not
-depend on the choice.
+An agent whose state holds several policies (`Agent.population`) plays each of them on held-out episodes. The best third
+stays and plays as many episodes as all of them before, and so on until two are left: most episodes are spent on members
+that are hard to tell apart. All members meet the same randomness, so members that play alike have equal returns, and
+one of them stays. The member that the critic prefers always stays, and is played unless the other one is better by more
+than the error of the difference. Training itself does not depend on the choice.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,10 +35,10 @@ FEWEST, MOST = 200, 10_000
 
 def rounds(members: int) -> Iterator[tuple[int, int]]:
     """Yield for every round how many members are left, and how many blocks of episodes each of them plays."""
-    blocks = 1
-    while members > 1:
-        yield members, blocks
-        members, blocks = members // 2, 2 * blocks
+    left = members
+    while left > 1:
+        yield left, members // left
+        left = max(2, left // 3) if left > 2 else 1
 
 
 def blocks_of_selection(members: int) -> int:
@@ -58,12 +58,12 @@ def select_members(run: Any) -> Lanes:
         return _play(lanes, members, preferred)
     risks = [agent.risk for agent in run.agents for _ in range(run.seeds)]
     play = lambda member, seed: run.sample_returns(_play(lanes, members, member), episodes, seed)[1]  # noqa: E731
-    best, returns = halve(risks, members, preferred, play)
+    best, returns = eliminate(risks, members, preferred, play)
     chosen = zip(risks, returns, best.tolist(), strict=True)
     return _with_weights(lanes, np.stack([best_mixture(*one) for one in chosen]))
 
 
-def halve(
+def eliminate(
     risks: Sequence[RiskMeasure],
     members: int,
     preferred: Int[np.ndarray, " L"],
@@ -86,11 +86,22 @@ def halve(
         first = returns if first is None else first
         values = np.array([[risk.value(one) for one in returns[lane]] for lane, risk in enumerate(risks)])
         values[left == preferred[:, None]] = np.inf  # it stays, as the first one
-        better = np.argsort(-values, axis=1, kind="stable")[:, : max(2, left.shape[1] // 2)]
+        values = np.stack([_once(*lane) for lane in zip(values, returns, strict=True)])
+        better = np.argsort(-values, axis=1, kind="stable")[:, : max(2, left.shape[1] // 3)]
         left, returns = np.take_along_axis(left, better, 1), np.take_along_axis(returns, better[..., None], 1)
     assert first is not None
     gains = np.array([advantage(risk, *returns[lane, 1::-1]) for lane, risk in enumerate(risks)])
     return np.where(gains[:, 0] > ERRORS * gains[:, 1], left[:, 1], left[:, 0]), first
+
+
+def _once(values: Float[np.ndarray, " M"], returns: Float[np.ndarray, "M N"]) -> Float[np.ndarray, " M"]:
+    """Return the values; of members with equal returns all but one have −∞; the preferred one, with ∞, is kept."""
+    values, seen = values.copy(), set[bytes]()
+    for member in np.argsort(-values, kind="stable"):
+        if (played := returns[member].tobytes()) in seen:
+            values[member] = -np.inf
+        seen.add(played)
+    return values
 
 
 def episodes_of(run: Any, members: int, wanted: int | None) -> int:
