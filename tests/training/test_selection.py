@@ -73,6 +73,21 @@ def test_the_preferred_member_is_played_unless_another_one_is_better_by_more_tha
     assert errors == [1, 1, 2]
 
 
+def test_copies_of_one_policy_do_not_crowd_a_better_one_out():
+    played = []
+
+    def play(member, seed):
+        played.append(member.item())
+        lucky = seed == HELD_OUT  # in the first round the better member, 7, has worse episodes than the others
+        tail, top = np.random.default_rng(seed).normal(size=(2, 500))
+        returns = np.where(tail < 0, tail + (member.item() == 7) * (-0.2 if lucky else 0.3), 5.0 + abs(top))
+        return (returns + (returns > 3) * member.item() * 0.1)[None]  # members differ in returns that do not count
+
+    best, _ = eliminate([rp.CVaR(0.25)], 13, np.array([2]), play)
+    assert best.item() == 7
+    assert set(played[-12:]) == {2, 7}
+
+
 @pytest.mark.parametrize(
     ("steps", "wanted", "on_host", "expected"),
     [

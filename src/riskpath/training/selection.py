@@ -2,9 +2,9 @@
 
 An agent whose state holds several policies (`Agent.population`) plays each of them on held-out episodes. The best third
 stays and plays as many episodes as all of them before, and so on until two are left: most episodes are spent on members
-that are hard to tell apart. All members meet the same randomness, so members that play alike have equal returns, and
-one of them stays. The member that the critic prefers always stays, and is played unless the other one is better by more
-than the error of the difference. Training itself does not depend on the choice.
+that are hard to tell apart. All members meet the same randomness, so members that play alike where it counts have equal
+values, and one of them stays. The member that the critic prefers always stays, and is played unless the other one is
+clearly better. Training itself does not depend on the choice.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ HELD_OUT = 1_000_003
 SHARE, SHARE_ON_HOST = 2.0, 0.25
 """Environment steps of the selection relative to those of training, at most: in an environment that is part of the
 program, where playing takes a fraction of the time of learning, and in one that the host steps."""
-ERRORS = 1.0
+ERRORS = 0.75
 """Another member must be better than the preferred one by this many standard errors."""
 FEWEST, MOST = 200, 10_000
 """Episodes of each member in the first round. If the host may not play the fewest, the critic is trusted."""
@@ -85,8 +85,8 @@ def eliminate(
             seed += 1
         first = returns if first is None else first
         values = np.array([[risk.value(one) for one in returns[lane]] for lane, risk in enumerate(risks)])
-        values[left == preferred[:, None]] = np.inf  # it stays, as the first one
-        values = np.stack([_once(*lane) for lane in zip(values, returns, strict=True)])
+        stays = np.argmax(left == preferred[:, None], axis=1)
+        values = np.stack([_once(*lane) for lane in zip(values, stays.tolist(), strict=True)])
         better = np.argsort(-values, axis=1, kind="stable")[:, : max(2, left.shape[1] // 3)]
         left, returns = np.take_along_axis(left, better, 1), np.take_along_axis(returns, better[..., None], 1)
     assert first is not None
@@ -94,14 +94,12 @@ def eliminate(
     return np.where(gains[:, 0] > ERRORS * gains[:, 1], left[:, 1], left[:, 0]), first
 
 
-def _once(values: Float[np.ndarray, " M"], returns: Float[np.ndarray, "M N"]) -> Float[np.ndarray, " M"]:
-    """Return the values; of members with equal returns all but one have −∞; the preferred one, with ∞, is kept."""
-    values, seen = values.copy(), set[bytes]()
-    for member in np.argsort(-values, kind="stable"):
-        if (played := returns[member].tobytes()) in seen:
-            values[member] = -np.inf
-        seen.add(played)
-    return values
+def _once(values: Float[np.ndarray, " M"], stays: int) -> Float[np.ndarray, " M"]:
+    """Return the values by which members are ranked: ∞ for the one that stays, −∞ for repetitions of another value."""
+    repeated = [value in values[:member] or value == values[stays] for member, value in enumerate(values)]
+    ranked = np.where(repeated, -np.inf, values)
+    ranked[stays] = np.inf
+    return ranked
 
 
 def episodes_of(run: Any, members: int, wanted: int | None) -> int:
