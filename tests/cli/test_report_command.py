@@ -11,8 +11,10 @@ import pytest
 
 import riskpath as rp
 from riskpath.cli import report_command, report_sources
+from riskpath.envs.finite import finite
 from riskpath.report.run_record import CurveRecord
 from riskpath.sweeps.store import SweepFolder
+from riskpath.training.codec import encode
 from riskpath.training.run import Plan
 from tests.cli.conftest import NETWORK, TRAINING
 from tests.report.examples import run_record, setting_record
@@ -241,3 +243,13 @@ def test_an_interrupted_watch_leaves_a_page_that_stays_as_it_is(cli, folder, tmp
     assert cli("report", str(tmp_path / "bench.json"), "--out", str(page), "--watch")[0] == 0
     assert data_of(page)["refresh"] is None
     assert data_of(page)["benches"][0]["missing"] == ["TQL on probe grid, cvar"]
+
+
+def test_a_sweep_on_tables_has_the_name_of_the_problem(tmp_path):
+    problem = rp.FiniteMDP.from_outcomes({("a", "go"): [(1.0, 1.0, "b")]}, start="a", name="one step")
+    folder, small = tmp_path / "sweep", finite(problem)
+    configuration = {"agent": {"$class": "riskpath.agents.iqn.IQN"}, "env": encode(small), "over": {"discount": [1.0]}}
+    SweepFolder(folder).begin({**configuration, "seeds": 1}, lambda: 1)
+    (source,) = report_sources.find_sources([folder])
+    record: Any = source.kind.read(folder, "sweep", None)
+    assert (record.agent, record.environment, record.missing) == ("IQN", "one step", 1)

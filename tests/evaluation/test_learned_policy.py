@@ -48,7 +48,6 @@ WRONG = {
     "NaN reward": (lambda: maze()("a", None, np.nan), REWARD + "nan$"),
     "infinite reward": (lambda: maze()("a", None, np.float32(np.inf)), REWARD + r"np.float32\(inf\)$"),
     "reward beyond float32": (lambda: maze()("a", None, 1e39), REWARD + r"1e\+39$"),
-    "None as reward": (lambda: maze()("a", reward=None), REWARD + "None$"),
     "text as reward": (lambda: maze()("a", reward="1"), REWARD + "'1'$"),
     "two rewards": (lambda: maze()("a", reward=np.zeros(2)), REWARD + r"array\(\[0., 0.\]\)$"),
     "reward of an estimate": (lambda: maze().estimate("a", None, np.nan), REWARD + "nan$"),

@@ -226,6 +226,14 @@ PAIR: Any = (1, 2)
             lambda: earned().predict(0, earned().predict(0)[1]),
             r"^Earned acts on the rewards it received: give rewards=…, one for each environment$",
         ),
+        (
+            lambda: earned().policy("a", earned().policy("a")[1]),
+            r"^Earned acts on the rewards it received: give reward=…, that of the previous step$",
+        ),
+        (
+            lambda: earned().policy.compiled()("a", earned().policy.compiled()("a")[1]),
+            r"^Earned acts on the rewards it received: give reward=…, that of the previous step$",
+        ),
         (lambda: earned().predict(np.array([0, 1]), rewards=[1.0]), r"^rewards have shape \(1,\), but there are 2 env"),
         (lambda: earned().predict(0, rewards="much"), r"^a reward must consist of numbers, got 'much'$"),
         (lambda: iqn().predict(3), r"states have numbers from 0 to 2, got \[3\]$"),

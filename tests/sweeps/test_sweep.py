@@ -162,7 +162,7 @@ def test_a_cell_that_does_not_fit_into_memory_is_halved(trained):
 def test_tables(trained, tmp_path, monkeypatch):
     result = sweep()
     monkeypatch.setitem(sys.modules, "pandas", None)
-    assert result.best() == {
+    assert result.best(at={"risk.level": 0.5}) == {
         "combination": 5,
         "risk.level": 0.5,
         "discount": 1.0,
@@ -178,6 +178,12 @@ def test_tables(trained, tmp_path, monkeypatch):
     assert repr(result) == "<Sweep over risk.level, discount: 12 lanes>"
     with pytest.raises(rp.RiskpathError, match=r"unknown column 'vale' \(did you mean value\?\)"):
         result.best("vale")
+    with pytest.raises(rp.RiskpathError, match=r"values of different risk.level cannot be compared: give at={"):
+        result.best()
+    with pytest.raises(rp.RiskpathError, match=r"unknown axis 'discont' \(did you mean discount\?\)"):
+        result.best(at={"discont": 1.0})
+    with pytest.raises(rp.RiskpathError, match=r"no finished lane has {'risk\.level': 0\.3}"):
+        result.best(at={"risk.level": 0.3})
 
 
 def test_the_table_is_a_data_frame_if_pandas_is_installed(trained, monkeypatch):

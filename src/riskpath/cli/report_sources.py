@@ -146,7 +146,8 @@ def _read_sweep(path: Path, title: str, env: str | None) -> SweepRecord:
     with in_one_line(f"{path} is damaged"):
         agent = str(configuration["agent"]["$class"]).rpartition(".")[2]
         given = configuration["env"]
-        name = given if isinstance(given, str) else str(given["$class"]).rpartition(".")[2]
+        named = given if isinstance(given, str) else str(given.get("$finite", given.get("$class", "environment")))
+        name = named if isinstance(given, str) else named.rpartition(".")[2]
         rows: dict[int, dict[str, Any]] = {}
         for lane in sweep.lanes:
             settings = {axis: _setting(lane[axis]) for axis in sweep.axes}

@@ -13,7 +13,7 @@ from riskpath.cli.tables import table_of
 from riskpath.errors import RiskpathError
 from riskpath.risk.compose import parse_risk
 from riskpath.sweeps.result import Sweep, stored_plan
-from riskpath.sweeps.store import TABLE
+from riskpath.sweeps.store import MANIFEST, TABLE, SweepFolder
 from riskpath.sweeps.sweep import run_plan
 from riskpath.sweeps.sweep import sweep as run_sweep
 from riskpath.validation import given
@@ -40,7 +40,8 @@ def sweep(
 ) -> None:
     """Train every combination of some hyperparameters with several seeds, and list the best ones.
 
-    The same command goes on with an interrupted sweep; so does `riskpath sweep --out FOLDER` alone.
+    The same command goes on with an interrupted sweep; so does `riskpath sweep --out FOLDER` alone, with `--env` if the
+    environment is one of your own.
 
     Args:
         agent: The algorithm; `riskpath agents` describes them.
@@ -60,9 +61,10 @@ def sweep(
         ray: Train on a Ray cluster: auto for the one of this machine, or HOST:PORT.
     """
     how: dict[str, Any] = {"out": out, "retries": retries, "ray": ray, "progress": True}
-    if env is None:
-        if over or set or risk:
-            raise RiskpathError("--env is missing; without it, --out alone goes on with a stored sweep")
+    if env is None and (over or set or risk):
+        raise RiskpathError("--env is missing; without it, --out alone goes on with a stored sweep")
+    if env is None or (not over and (out / MANIFEST).is_file()):
+        _import_own(env, out)
         result = run_plan(stored_plan(out), **how)
     else:
         made: Any = agent_class(agent)(parse_risk(risk or "cvar:0.1"))
@@ -70,6 +72,17 @@ def sweep(
         training |= given(evaluate_every=evaluate_every, max_lanes=max_lanes)
         result = run_sweep(made, make_environment(env, assignments(set)), read_axes(over), **training, **how)
     _report(result, out)
+
+
+def _import_own(env: str | None, out: Path) -> None:
+    """Import the module of an environment of the user's own, which a stored sweep needs; only if the user names it."""
+    stored = SweepFolder(out).configuration().get("env")
+    if env is not None:
+        make_environment(env, {})
+        if isinstance(stored, str) and stored != env:
+            raise RiskpathError(f"{out} holds a sweep on {stored}, not on {env}")
+    elif isinstance(stored, str) and ":" in stored:
+        raise RiskpathError(f"{stored} is an environment of your own: add --env {stored}")
 
 
 def read_axes(texts: tuple[str, ...]) -> dict[str, list[Any]]:
@@ -108,10 +121,14 @@ def _value(word: str) -> Any:
 def _report(result: Sweep, out: Path) -> None:
     """Print the best combinations; exit with an error if something is missing."""
     console = Console()
-    rows = sorted(result.summary(), key=lambda row: -row["value"])
+    within = f" for each {' and '.join(result.incomparable)}" if result.incomparable else ""
+    summary = result.summary()
+    groups = [[str(row[axis]) for axis in result.incomparable] for row in summary]
+    order = sorted(range(len(summary)), key=lambda i: (groups.index(groups[i]), -summary[i]["value"]))
+    rows = [summary[i] for i in order]
     shown = [{key: f"{x:.6g}" if isinstance(x, float) else x for key, x in row.items()} for row in rows[:ROWS]]
     if shown:
-        title = f"{len(result.lanes)} lanes; value is the mean over seeds"
+        title = f"{len(result.lanes)} lanes; value is the mean over seeds, best first" + within
         console.print(table_of(title, shown), highlight=False)
     console.print(f"all lanes are in {out / TABLE}", highlight=False)
     if result.failed:

@@ -36,6 +36,7 @@ from riskpath.evaluation.policy_inputs import (
     as_rewards,
     as_starts,
     episode_seeds,
+    missing_reward,
     require_states,
     short,
 )
@@ -75,20 +76,23 @@ class ExportedPolicy:
         about = self.description
         return f"<policy of {about['agent']} for {about['risk']} on {about['environment']}>"
 
-    def __call__(self, observation: Any, memory: Memories | None = None, reward: float = 0.0, mask: Any = None) -> Any:
+    def __call__(
+        self, observation: Any, memory: Memories | None = None, reward: float | None = None, mask: Any = None
+    ) -> Any:
         """Return the greedy action and the memory for the next call.
 
         Args:
             observation: The observation; a state of a finite problem by its name.
             memory: The memory that the previous call returned; None at the start of an episode.
-            reward: The reward of the previous step.
+            reward: The reward of the previous step; not needed at the start, nor by agents that do not act on rewards.
             mask: Which discrete actions are available; by default all, of a finite problem those that the state has.
         """
         starts = self._yes if memory is None else self._no
-        if memory is None:
-            memory = self._fresh
-        else:
+        if memory is not None:
             self._require(memory, 1)
+        if reward is None:
+            reward = missing_reward(memory is None or not self.description["needs_rewards"], self.description["agent"])
+        memory = self._fresh if memory is None else memory
         if mask is None and self._packs and (packed := self._pack(observation, reward)) is not None:
             actions, memory = self._step_packed(memory, packed, starts)
         else:

@@ -23,6 +23,7 @@ from riskpath.evaluation.policy_inputs import (
     as_mask,
     as_numbers,
     as_reward,
+    missing_reward,
     require_states,
     same_shapes,
     short,
@@ -47,13 +48,15 @@ class LearnedPolicy:
     state: AgentState = field(repr=False)
     environment: Environment
 
-    def __call__(self, state: Any, memory: Any = None, reward: float = 0.0, mask: Any = None) -> tuple[Any, Any]:
+    def __call__(
+        self, state: Any, memory: Any = None, reward: float | None = None, mask: Any = None
+    ) -> tuple[Any, Any]:
         """Return the greedy action and the memory for the next call.
 
         Args:
             state: The observation, or the state of a finite problem.
             memory: The memory that the previous call returned; None at the start of an episode.
-            reward: The reward of the previous step; 0 at the start.
+            reward: The reward of the previous step; not needed at the start, nor by agents that do not act on rewards.
             mask: Which discrete actions are available; needed only where the problem is not finite and restricts them.
         """
         seed = random.getrandbits(31) if memory is None and len(self._weights) > 1 else 0
@@ -160,14 +163,16 @@ class LearnedPolicy:
         taken = jax.device_put(as_action(number, self._spec), memory.time.sharding)
         return PolicyMemory(memory.agent, taken, memory.time)
 
-    def estimate(self, state: Any, memory: Any = None, reward: float = 0.0, mask: Any = None) -> dict[Any, float]:
+    def estimate(
+        self, state: Any, memory: Any = None, reward: float | None = None, mask: Any = None
+    ) -> dict[Any, float]:
         """Return the agent's estimate of the value of each available action; arguments as in a call of the policy."""
         memory, arrays, names = self._inputs(state, memory, reward, mask)
         values = np.asarray(_estimate(self.agent, self.state, memory, arrays))
         return {names[i] if names else i: float(values[i]) for i in self._choices(arrays[-1])}
 
     def quantiles(
-        self, state: Any, memory: Any = None, reward: float = 0.0, count: int = 100, mask: Any = None
+        self, state: Any, memory: Any = None, reward: float | None = None, count: int = 100, mask: Any = None
     ) -> dict[Any, np.ndarray]:
         """Return the predicted quantiles of the return, at the levels (i + ½)/count, of each available action."""
         require_counts(count=count)
@@ -205,13 +210,17 @@ class LearnedPolicy:
         if not same_shapes(memory, self._first_memory):
             raise RiskpathError("memory was returned by another policy: start an episode with memory=None")
 
-    def _inputs(self, state: Any, memory: Any, reward: float, mask: Any) -> tuple[PolicyMemory, Arrays, list[Any]]:
+    def _inputs(
+        self, state: Any, memory: Any, reward: float | None, mask: Any
+    ) -> tuple[PolicyMemory, Arrays, list[Any]]:
         """Return the memory; observation, reward and mask as arrays; and the names of actions of a finite problem."""
         spec = self._spec
         observation, available, names = self._read(state)
-        if memory is None:
-            memory = self._first_memory
-        self._require_memory(memory)
+        if memory is not None:
+            self._require_memory(memory)
+        if reward is None:
+            reward = missing_reward(memory is None or not self.batch.needs_rewards, type(self.agent).__name__)
+        memory = self._first_memory if memory is None else memory
         mask = available if mask is None else as_mask(mask, (spec.num_actions,))
         arrays = np.asarray(observation, spec.observation_dtype), np.asarray(as_reward(reward), np.float32), mask
         return memory, arrays, names

@@ -49,6 +49,13 @@ def as_reward(reward: Any) -> float:
     return value
 
 
+def missing_reward(allowed: bool, agent: str) -> float:
+    """Return 0 for a reward that was not given; refuse it if an agent acts on it."""
+    if not allowed:
+        raise RiskpathError(f"{agent} acts on the rewards it received: give reward=…, that of the previous step")
+    return 0.0
+
+
 def as_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Return an action mask as an array; refuse one of another shape or without any available action."""
     array = as_numbers(mask, "an action mask")

@@ -82,12 +82,35 @@ class Sweep:
             for number, lanes in sorted(found.items())
         ]
 
-    def best(self, by: str = "value") -> dict[str, Any]:
-        """Return the entry of `summary` with the highest mean over seeds."""
-        rows = [row for row in self.summary(by) if not math.isnan(row[by])]
-        if not rows:
+    def best(self, by: str = "value", at: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the entry of `summary` with the highest mean over seeds.
+
+        Args:
+            by: The column that is compared.
+            at: Values of some axes, to which the comparison is restricted. Measures and environments are not compared
+                with each other: if the sweep has several, say which.
+        """
+        at, rows = at or {}, self.summary(by)
+        for axis in at:
+            if axis not in self.axes:
+                raise RiskpathError(f"unknown axis {axis!r}{did_you_mean(axis, self.axes)}; there are {self.axes}")
+        for axis in self.incomparable:
+            if axis not in at and len({str(row[axis]) for row in rows}) > 1:
+                raise RiskpathError(
+                    f"values of different {axis} cannot be compared: give at={{{axis!r}: …}}, or look at summary()"
+                )
+        found = [row for row in rows if all(str(row[axis]) == str(value) for axis, value in at.items())]
+        if rows and not found:
+            raise RiskpathError(f"no finished lane has {at}")
+        found = [row for row in found if not math.isnan(row[by])]
+        if not found:
             raise RiskpathError("this sweep has no finished lanes")
-        return max(rows, key=lambda row: row[by])
+        return max(found, key=lambda row: row[by])
+
+    @property
+    def incomparable(self) -> list[str]:
+        """The axes whose values cannot be compared with each other: those of the measure and the environment."""
+        return [axis for axis in self.axes if axis.partition(".")[0] in ("risk", "env")]
 
 
 def load_sweep(folder: str | Path) -> Sweep:
