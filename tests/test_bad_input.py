@@ -47,7 +47,7 @@ ROW = SyncVectorEnv([Echo], autoreset_mode=AutoresetMode.SAME_STEP)
 WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     # What is trained.
     "class of agent": (train(rp.IQN), r"give an agent, not its class: IQN\(…\)"),
-    "name of agent": (train("iqn"), "cannot train a str; give an agent, several of them, or a run"),
+    "name of agent": (train("iqn"), "cannot train a str; give an agent such as rp.Adaptive"),
     "no agent": (train(None), "cannot train a NoneType"),
     "no agents": (train([]), "give at least one agent"),
     "mean beside CVaR": (

@@ -41,7 +41,8 @@ def as_agents(agent: Any) -> list[Agent]:
         if isinstance(one, type) and issubclass(one, Agent):
             raise RiskpathError(f"give an agent, not its class: {one.__name__}(…)")
         if not isinstance(one, Agent):
-            raise RiskpathError(f"cannot train a {type(one).__name__}; give an agent, several of them, or a run")
+            example = "give an agent such as rp.Adaptive('cvar:0.1'), several of them, or a run"
+            raise RiskpathError(f"cannot train a {type(one).__name__}; {example}")
     if not agents:
         raise RiskpathError("give at least one agent")
     if any(_fixed(one) != _fixed(agents[0]) for one in agents):
