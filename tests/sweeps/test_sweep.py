@@ -283,3 +283,12 @@ def test_a_lane_depends_on_its_own_seed_only(untrained, unchecked):
     )
     assert np.allclose(whole.estimates()[:, 2:], part.estimates(), rtol=1e-5)
     assert np.array_equal(whole.evaluate(5).returns[:, 2:], part.evaluate(5).returns)
+
+
+def test_a_stored_sweep_names_the_class_that_is_missing(trained, tmp_path):
+    sweep(out=tmp_path)
+    configuration = json.loads((tmp_path / "sweep.json").read_text())["configuration"] | {
+        "env": {"$class": "mine.Pond"}
+    }
+    with pytest.raises(rp.RiskpathError, match=r"needs a mine.Pond, which is not defined here: .* --env MODULE:NAME"):
+        SweepPlan.from_configuration(configuration)

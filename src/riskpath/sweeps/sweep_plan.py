@@ -67,7 +67,8 @@ class SweepPlan:
             return SweepPlan(**{name: decode(value) for name, value in stored.items()})
         except UnknownClass as unknown:
             raise RiskpathError(
-                f"this sweep needs a {unknown}, which the file cannot describe: call rp.sweep"
+                f"this sweep needs a {unknown}, which is not defined here: import its module (on the command line "
+                "--env MODULE:NAME), or call rp.sweep again"
             ) from None
         except (TypeError, ValueError, LookupError) as error:
             raise RiskpathError(f"this sweep cannot be read: {error}") from None

@@ -210,7 +210,8 @@ def _read_array(file: Any, like: Any) -> Any:
         raise ValueError(f"{STATE} holds something else than arrays")
     shape, _, dtype = np.lib.format.read_array_header_1_0(file)
     if (shape, dtype) != (like.shape, like.dtype):
-        raise ValueError(f"{STATE} has {dtype}{list(shape)} where {like.dtype}{list(like.shape)} belongs")
+        found, belongs = f"{dtype}{list(shape)}", f"{like.dtype}{list(like.shape)}"
+        raise ValueError(f"{STATE} has {found} where {belongs} belongs: an environment of other sizes?")
     file.seek(at)
     return jax.device_put(np.load(file, allow_pickle=False))
 
