@@ -246,10 +246,10 @@ def test_an_interrupted_watch_leaves_a_page_that_stays_as_it_is(cli, folder, tmp
 
 
 def test_a_sweep_on_tables_has_the_name_of_the_problem(tmp_path):
-    problem = rp.FiniteMDP.from_outcomes({("a", "go"): [(1.0, 1.0, "b")]}, start="a", name="one step")
+    problem = rp.FiniteMDP.from_outcomes({("a", "go"): [(1.0, 1.0, "b")]}, start="a", name="v1.0 of one step")
     folder, small = tmp_path / "sweep", finite(problem)
     configuration = {"agent": {"$class": "riskpath.agents.iqn.IQN"}, "env": encode(small), "over": {"discount": [1.0]}}
     SweepFolder(folder).begin({**configuration, "seeds": 1}, lambda: 1)
     (source,) = report_sources.find_sources([folder])
     record: Any = source.kind.read(folder, "sweep", None)
-    assert (record.agent, record.environment, record.missing) == ("IQN", "one step", 1)
+    assert (record.agent, record.environment, record.missing) == ("IQN", "v1.0 of one step", 1)

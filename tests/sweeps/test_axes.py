@@ -3,8 +3,10 @@
 import pytest
 
 import riskpath as rp
+from riskpath.cli.main import main
 from riskpath.cli.sweep_command import read_axes
 from riskpath.sweeps.axes import as_axes, axes_of, combinations
+from riskpath.sweeps.store import SweepFolder
 
 IQN = rp.IQN(rp.CVaR(0.1))
 
@@ -80,3 +82,25 @@ def test_a_mistake_is_one_line(over, message, unchecked):
 )
 def test_axes_of_the_command_line(text, values):
     assert read_axes((text,)) == {text.partition("=")[0]: values}
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ((), "own:Pond-v0 has to be imported first: add --env own:Pond-v0"),
+        (("--env", "CartPole-v1"), "holds a sweep on own:Pond-v0, not on CartPole-v1"),
+        (("--env", "own:Pond-v0"), "cannot import own"),
+        (("--risk", "mean"), "--env is missing"),
+        (
+            ("--env", "CartPole-v1", "--risk", "mean"),
+            "holds another sweep",
+        ),  # not that of the stored sweep: nothing is ignored
+    ],
+)
+def test_a_stored_sweep_on_an_own_environment_asks_for_it(words, line, tmp_path, capsys):
+    stored = {"agent": {"$class": "riskpath.agents.iqn.IQN"}, "env": "own:Pond-v0", "over": {"discount": [1.0]}}
+    SweepFolder(tmp_path).begin({**stored, "seeds": 1}, lambda: 1)
+    with pytest.raises(SystemExit) as end:
+        main(["sweep", "--out", str(tmp_path), *words])
+    assert end.value.code
+    assert line in f"{end.value.code} {capsys.readouterr().err}"

@@ -146,8 +146,10 @@ def _read_sweep(path: Path, title: str, env: str | None) -> SweepRecord:
     with in_one_line(f"{path} is damaged"):
         agent = str(configuration["agent"]["$class"]).rpartition(".")[2]
         given = configuration["env"]
-        named = given if isinstance(given, str) else str(given.get("$finite", given.get("$class", "environment")))
-        name = named if isinstance(given, str) else named.rpartition(".")[2]
+        if isinstance(given, str) or "$finite" in given:
+            name = str(given if isinstance(given, str) else given["$finite"])
+        else:
+            name = str(given.get("$class") or given["$object"]).rpartition(".")[2]
         rows: dict[int, dict[str, Any]] = {}
         for lane in sweep.lanes:
             settings = {axis: _setting(lane[axis]) for axis in sweep.axes}

@@ -61,9 +61,10 @@ def sweep(
         ray: Train on a Ray cluster: auto for the one of this machine, or HOST:PORT.
     """
     how: dict[str, Any] = {"out": out, "retries": retries, "ray": ray, "progress": True}
-    if env is None and (over or set or risk):
+    changed = bool(over or set or risk)
+    if env is None and changed:
         raise RiskpathError("--env is missing; without it, --out alone goes on with a stored sweep")
-    if env is None or (not over and (out / MANIFEST).is_file()):
+    if env is None or (not changed and (out / MANIFEST).is_file()):
         _import_own(env, out)
         result = run_plan(stored_plan(out), **how)
     else:
@@ -82,7 +83,7 @@ def _import_own(env: str | None, out: Path) -> None:
         if isinstance(stored, str) and stored != env:
             raise RiskpathError(f"{out} holds a sweep on {stored}, not on {env}")
     elif isinstance(stored, str) and ":" in stored:
-        raise RiskpathError(f"{stored} is an environment of your own: add --env {stored}")
+        raise RiskpathError(f"{stored} has to be imported first: add --env {stored}")
 
 
 def read_axes(texts: tuple[str, ...]) -> dict[str, list[Any]]:
