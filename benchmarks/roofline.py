@@ -111,7 +111,11 @@ def product_flops(jaxpr: Any) -> int:
         values = [x for value in equation.params.values() for x in (value if isinstance(value, tuple) else (value,))]
         parts = [product_flops(getattr(x, "jaxpr", x)) for x in values if hasattr(getattr(x, "jaxpr", x), "eqns")]
         once = max(parts, default=0) if equation.primitive.name == "cond" else sum(parts)
-        total += once * equation.params.get("length", 1) if equation.primitive.name == "scan" else once
+        if equation.primitive.name == "scan":
+            once *= equation.params["length"]
+        elif equation.primitive.name == "pallas_call":
+            once *= math.prod(equation.params["grid_mapping"].grid)
+        total += once
     return total
 
 

@@ -170,7 +170,7 @@ def test_tql(critic, terminated):
         """Z(h, ·; τ) with h the first `upto` tokens of s₀ … s₃, given to the encoder without any padding."""
         obs, before = jnp.array([4, 2, 1, 3], jnp.int32)[:upto], jnp.array([0, 0, 2, 2], jnp.int32)[:upto]
         features = params.history.last(obs, before, jnp.ones(upto, bool))
-        return np.asarray(params.history.head(features, params.history.head.embed(jnp.asarray(at))))
+        return np.asarray(params.history.head(features, jnp.asarray(at)))
 
     def future(params, at) -> np.ndarray:
         return np.asarray(params.markov.quantiles(step.next_observation, jnp.asarray(at)))

@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from riskpath.nn import gpu_kernels
+
 
 @pytest.mark.parametrize(
     ("sizes", "times", "fixed", "slope", "knee", "error"),
@@ -65,3 +67,11 @@ def test_products_are_counted_inside_of_loops(benchmark):
 
     jaxpr = jax.make_jaxpr(program)(jnp.ones((2, 3)), jnp.ones((3, 3))).jaxpr
     assert benchmark("roofline").product_flops(jaxpr) == 7 * 2 * 2 * 3 * 3
+
+
+def test_operations_of_kernels_are_counted_for_every_program(benchmark):
+    width, levels, batch, lanes = 128, 32, 16, 3
+    shapes = ((width, 64), (width,), (levels, 64), (batch, width))
+    arguments = [jnp.ones((lanes, *shape)) for shape in shapes]
+    jaxpr = jax.make_jaxpr(jax.vmap(gpu_kernels.product))(*arguments).jaxpr
+    assert benchmark("roofline").product_flops(jaxpr) == lanes * 2 * (width * 64 * levels + batch * width * levels)

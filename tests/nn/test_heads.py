@@ -25,8 +25,8 @@ def head_and_features(kind: str) -> tuple[Head, jax.Array]:
 def test_the_quantiles_of_one_action_are_its_column_and_so_is_the_gradient(kind, action):
     head, features = head_and_features(kind)
     taus, wanted = jnp.array([0.05, 0.3, 0.5, 0.99]), jnp.array([1.0, -2.0, 0.5, 3.0])
-    column = lambda head: head(features, head.embed(taus))[:, action]  # noqa: E731
-    one = lambda head: head.of_action(features, head.embed(taus), jnp.asarray(action, jnp.int32))  # noqa: E731
+    column = lambda head: head(features, taus)[:, action]  # noqa: E731
+    one = lambda head: head.of_action(features, taus, jnp.asarray(action, jnp.int32))  # noqa: E731
     np.testing.assert_allclose(one(head), column(head), atol=1e-6)
     gradients = [eqx.filter_grad(lambda h, f=f: jnp.sum(wanted * f(h)))(head) for f in (one, column)]
     for mine, expected in zip(*map(jax.tree.leaves, gradients), strict=True):
@@ -43,7 +43,7 @@ def test_the_gradient_of_the_embedding_is_that_of_plain_products():
         return jnp.sum(jax.nn.relu(waves @ weight.T + bias[None, :]) @ features)
 
     linear = head.cosines.linear
-    ours = eqx.filter_grad(lambda h: jnp.sum(h.embed(taus) @ features))(head).cosines.linear
+    ours = eqx.filter_grad(lambda h: jnp.sum(h.cosines(taus) @ features))(head).cosines.linear
     weight, bias = jax.grad(plain, argnums=(0, 1))(linear.weight, linear.bias)
     np.testing.assert_allclose(ours.weight, weight, atol=1e-5)
     np.testing.assert_allclose(ours.bias, bias, atol=1e-5)

@@ -132,7 +132,7 @@ class TQL(HistoryAgent):
         """Return β[Z(h, ·)] from the features of h, its last observation and its time."""
         head, count = critics.history.head, self.training.act_taus
         if self.critic != "convolved" or critics.markov is None:
-            return head.mean(features, head.embed(self.risk.distort(midpoints(count))))
+            return head.mean(features, self.risk.distort(midpoints(count)))
         whole = jax.vmap(self.risk.value, in_axes=1)(self._sums(critics, features, observation, time))
         # At the start there is no past: take β of the future alone, at all levels instead of a coarse few.
         return jnp.where(time > 0, whole, critics.markov.risk(observation, self.risk, count))

@@ -42,6 +42,7 @@ from riskpath.evaluation.policy_inputs import (
 )
 from riskpath.evaluation.policy_program import first_memory, needs_rewards, step_of
 from riskpath.extras import require_extra
+from riskpath.nn.kernels import without_kernels
 from riskpath.version import __version__
 
 FORMAT, VERSION = "riskpath policy", 1
@@ -239,7 +240,8 @@ def _trace(policy: Any, platforms: tuple[str, ...]) -> tuple[export.Exported, di
     memory = tuple(array(leaf.shape, leaf.dtype) for leaf in leaves)
     flags, rewards, seeds = array((), bool), array((), jnp.float32), array((), jnp.uint32)
     inputs = memory, array(shape, dtype), rewards, array((spec.num_actions,), bool), flags, seeds
-    program = export.export(jax.jit(jax.vmap(one)), platforms=platforms)(*inputs)
+    with without_kernels():
+        program = export.export(jax.jit(jax.vmap(one)), platforms=platforms)(*inputs)
     states, actions = ([_plain(name) for name in names] for names in policy.names()) if finite else (None, None)
     description = {
         "format": FORMAT,

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from riskpath.nn.kernels import gpu_kernels
 from riskpath.types import Key
 
 WAVES = 64
@@ -25,9 +26,25 @@ class Cosines(eqx.Module):
 
     def __call__(self, taus: Float[Array, " N"]) -> Float[Array, "N H"]:
         """Return φ of every level."""
+        return jax.nn.relu(_affine(*self._arrays(taus)))
+
+    def dot(self, taus: Float[Array, " N"], x: Float[Array, " H"]) -> Float[Array, " N"]:
+        """Return φ · x of every level."""
+        kernels = gpu_kernels()
+        return self(taus) @ x if kernels is None else kernels.dot(*self._arrays(taus), x)
+
+    def mean(self, taus: Float[Array, " N"]) -> Float[Array, " H"]:
+        """Return the mean of φ over the levels."""
+        kernels = gpu_kernels()
+        if kernels is not None and kernels.suits_width(self.linear.out_features) and kernels.suits(len(taus)):
+            return kernels.mean(*self._arrays(taus))
+        return jnp.mean(self(taus), axis=0)
+
+    def _arrays(self, taus: Float[Array, " N"]) -> tuple[Float[Array, "H K"], Float[Array, " H"], Float[Array, "N K"]]:
+        """Return W, b and the cosines of every level."""
         assert self.linear.bias is not None
         waves = cos_pi(jnp.arange(WAVES, dtype=jnp.float32)[None, :] * taus[:, None])
-        return jax.nn.relu(_affine(self.linear.weight, self.linear.bias, waves))
+        return self.linear.weight, self.linear.bias, waves
 
 
 def cos_pi(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

@@ -51,17 +51,17 @@ class MarkovCritic(eqx.Module):
 
     def quantiles(self, observation: Shaped[Array, "*obs"], taus: Float[Array, " N"]) -> Float[Array, "N A"]:
         """Return Z(s, a; τ) for all actions."""
-        return self.head(self.features(observation), self.head.embed(taus))
+        return self.head(self.features(observation), taus)
 
     def of_action(
         self, observation: Shaped[Array, "*obs"], taus: Float[Array, " N"], action: Int[Array, ""]
     ) -> Float[Array, " N"]:
         """Return Z(s, a; τ) for one action."""
-        return self.head.of_action(self.features(observation), self.head.embed(taus), action)
+        return self.head.of_action(self.features(observation), taus, action)
 
     def risk(self, observation: Shaped[Array, "*obs"], risk: RiskMeasure, levels: int) -> Float[Array, " A"]:
         """Return β[Z(s, a)] = ∫₀¹ Z(s, a; h⁻¹(τ)) dτ for all actions."""
-        return self.head.mean(self.features(observation), self.head.embed(risk.distort(midpoints(levels))))
+        return self.head.mean(self.features(observation), risk.distort(midpoints(levels)))
 
 
 class AugmentedCritic(eqx.Module):
@@ -87,13 +87,13 @@ class AugmentedCritic(eqx.Module):
 
     def quantiles(self, features: Float[Array, " H"], taus: Float[Array, " N"]) -> Float[Array, "N A"]:
         """Return Z(x, s, c, ·; τ) from the features of (x, s, c)."""
-        return self.head(features, self.head.embed(taus))
+        return self.head(features, taus)
 
     def of_action(
         self, features: Float[Array, " H"], taus: Float[Array, " N"], action: Int[Array, ""]
     ) -> Float[Array, " N"]:
         """Return Z(x, s, c, a; τ) for one action."""
-        return self.head.of_action(features, self.head.embed(taus), action)
+        return self.head.of_action(features, taus, action)
 
 
 class HistoryCritic(eqx.Module):
@@ -130,13 +130,13 @@ class HistoryCritic(eqx.Module):
 
     def quantiles(self, features: Shaped[Array, "*H"], taus: Float[Array, " N"]) -> Float[Array, "N A"]:
         """Return Z(h, ·; τ) from the features of h."""
-        return self.head(features, self.head.embed(taus))
+        return self.head(features, taus)
 
     def of_action(
         self, features: Shaped[Array, "*H"], taus: Float[Array, " N"], action: Int[Array, ""]
     ) -> Float[Array, " N"]:
         """Return Z(h, a; τ) for one action, from the features of h."""
-        return self.head.of_action(features, self.head.embed(taus), action)
+        return self.head.of_action(features, taus, action)
 
     def _features(self, encoded: Shaped[Array, "*M"]) -> Shaped[Array, "*H"]:
         return encoded if self.mlp is None else self.mlp(encoded)
@@ -157,11 +157,11 @@ class ActionCritic(eqx.Module):
         self, x: Float[Array, " D"], action: Float[Array, " C"], taus: Float[Array, " N"]
     ) -> Float[Array, " N"]:
         """Return Z(x, a; τ)."""
-        return self.head(self.mlp(jnp.concatenate([x, action])), self.head.embed(taus))[:, 0]
+        return self.head(self.mlp(jnp.concatenate([x, action])), taus)[:, 0]
 
     def mean(self, x: Float[Array, " D"], action: Float[Array, " C"], taus: Float[Array, " N"]) -> Float[Array, ""]:
         """Return the mean over levels; with distorted levels this is β."""
-        return self.head.mean(self.mlp(jnp.concatenate([x, action])), self.head.embed(taus))[0]
+        return self.head.mean(self.mlp(jnp.concatenate([x, action])), taus)[0]
 
 
 Twins = tuple[ActionCritic, ActionCritic]

@@ -24,24 +24,20 @@ HeadKind = Literal["factored", "deep", "table"]
 
 
 class Head(eqx.Module):
-    """Maps features and embedded quantile levels to the quantiles of every action."""
+    """Maps features and quantile levels to the quantiles of every action."""
 
     @abc.abstractmethod
-    def embed(self, taus: Float[Array, " N"]) -> Float[Array, "N K"]:
-        """Return φ(τ), shared by all samples that share their levels."""
-
-    @abc.abstractmethod
-    def __call__(self, features: Shaped[Array, "*H"], levels: Float[Array, "N K"]) -> Float[Array, "N A"]:
+    def __call__(self, features: Shaped[Array, "*H"], taus: Float[Array, " N"]) -> Float[Array, "N A"]:
         """Return Z_a(τ) for every level and action."""
 
     @abc.abstractmethod
     def of_action(
-        self, features: Shaped[Array, "*H"], levels: Float[Array, "N K"], action: Int[Array, ""]
+        self, features: Shaped[Array, "*H"], taus: Float[Array, " N"], action: Int[Array, ""]
     ) -> Float[Array, " N"]:
         """Return Z_a(τ) of one action, without the work for the others."""
 
     @abc.abstractmethod
-    def mean(self, features: Shaped[Array, "*H"], levels: Float[Array, "N K"]) -> Float[Array, " A"]:
+    def mean(self, features: Shaped[Array, "*H"], taus: Float[Array, " N"]) -> Float[Array, " A"]:
         """Return the mean over the levels; with distorted levels this is β[Z_a]."""
 
 
@@ -56,24 +52,20 @@ class FactoredHead(Head):
         self.cosines = Cosines(width, key=wave_key)
         self.out = eqx.nn.Linear(width, actions, key=out_key)
 
-    def embed(self, taus: Float[Array, " N"]) -> Float[Array, "N H"]:
-        """Return φ(τ)."""
-        return self.cosines(taus)
-
-    def __call__(self, features: Float[Array, " H"], levels: Float[Array, "N H"]) -> Float[Array, "N A"]:
+    def __call__(self, features: Float[Array, " H"], taus: Float[Array, " N"]) -> Float[Array, "N A"]:
         """Return (ψ ⊙ W) φᵀ + b, without an array of batch × levels × width."""
-        return levels @ (self.out.weight * features[None, :]).T + self._bias[None, :]
+        return self.cosines(taus) @ (self.out.weight * features[None, :]).T + self._bias[None, :]
 
     def of_action(
-        self, features: Float[Array, " H"], levels: Float[Array, "N H"], action: Int[Array, ""]
+        self, features: Float[Array, " H"], taus: Float[Array, " N"], action: Int[Array, ""]
     ) -> Float[Array, " N"]:
         """Return φ (ψ ⊙ W_a) + b_a."""
         weight, bias = _row(self.out, action)
-        return levels @ (weight * features) + bias
+        return self.cosines.dot(taus, weight * features) + bias
 
-    def mean(self, features: Float[Array, " H"], levels: Float[Array, "N H"]) -> Float[Array, " A"]:
+    def mean(self, features: Float[Array, " H"], taus: Float[Array, " N"]) -> Float[Array, " A"]:
         """Return Z at the mean embedding: Z is linear in φ."""
-        return self.out.weight @ (features * jnp.mean(levels, axis=0)) + self._bias
+        return self.out.weight @ (features * self.cosines.mean(taus)) + self._bias
 
     @property
     def _bias(self) -> Float[Array, " A"]:
@@ -94,27 +86,23 @@ class DeepHead(Head):
         self.hidden = eqx.nn.Linear(width, width, key=hidden_key)
         self.out = eqx.nn.Linear(width, actions, key=out_key)
 
-    def embed(self, taus: Float[Array, " N"]) -> Float[Array, "N H"]:
-        """Return φ(τ)."""
-        return self.cosines(taus)
-
-    def __call__(self, features: Float[Array, " H"], levels: Float[Array, "N H"]) -> Float[Array, "N A"]:
+    def __call__(self, features: Float[Array, " H"], taus: Float[Array, " N"]) -> Float[Array, "N A"]:
         """Return W relu(V(ψ ⊙ φ))."""
-        return jax.vmap(self.out)(self._last(features, levels))
+        return jax.vmap(self.out)(self._last(features, taus))
 
     def of_action(
-        self, features: Float[Array, " H"], levels: Float[Array, "N H"], action: Int[Array, ""]
+        self, features: Float[Array, " H"], taus: Float[Array, " N"], action: Int[Array, ""]
     ) -> Float[Array, " N"]:
         """Return the output for one action."""
         weight, bias = _row(self.out, action)
-        return self._last(features, levels) @ weight + bias
+        return self._last(features, taus) @ weight + bias
 
-    def _last(self, features: Float[Array, " H"], levels: Float[Array, "N H"]) -> Float[Array, "N H"]:
-        return jax.vmap(lambda level: jax.nn.relu(self.hidden(features * level)))(levels)
+    def _last(self, features: Float[Array, " H"], taus: Float[Array, " N"]) -> Float[Array, "N H"]:
+        return jax.vmap(lambda level: jax.nn.relu(self.hidden(features * level)))(self.cosines(taus))
 
-    def mean(self, features: Float[Array, " H"], levels: Float[Array, "N H"]) -> Float[Array, " A"]:
+    def mean(self, features: Float[Array, " H"], taus: Float[Array, " N"]) -> Float[Array, " A"]:
         """Return the mean over the levels; there is no shortcut."""
-        return jnp.mean(self(features, levels), axis=0)
+        return jnp.mean(self(features, taus), axis=0)
 
 
 class TableHead(Head):
@@ -130,24 +118,24 @@ class TableHead(Head):
             raise RiskpathError(f"a table of {rows} rows is too large; use head='factored' or a shorter window")
         self.cells = jnp.zeros((rows, levels, actions))
 
-    def embed(self, taus: Float[Array, " N"]) -> Float[Array, "N K"]:
+    def _parts(self, taus: Float[Array, " N"]) -> Float[Array, "N K"]:
         """Return which part of [0, 1] each level lies in, as one-hot rows."""
         parts = self.cells.shape[-2]
         return jax.nn.one_hot(jnp.clip(jnp.floor(taus * parts), 0, parts - 1).astype(jnp.int32), parts)
 
-    def __call__(self, features: Int[Array, ""], levels: Float[Array, "N K"]) -> Float[Array, "N A"]:
+    def __call__(self, features: Int[Array, ""], taus: Float[Array, " N"]) -> Float[Array, "N A"]:
         """Return the cells of a row at these levels."""
-        return levels @ self.cells[features]
+        return self._parts(taus) @ self.cells[features]
 
     def of_action(
-        self, features: Int[Array, ""], levels: Float[Array, "N K"], action: Int[Array, ""]
+        self, features: Int[Array, ""], taus: Float[Array, " N"], action: Int[Array, ""]
     ) -> Float[Array, " N"]:
         """Return the cells of a row and an action at these levels."""
-        return levels @ self.cells[features, :, action]
+        return self._parts(taus) @ self.cells[features, :, action]
 
-    def mean(self, features: Int[Array, ""], levels: Float[Array, "N K"]) -> Float[Array, " A"]:
+    def mean(self, features: Int[Array, ""], taus: Float[Array, " N"]) -> Float[Array, " A"]:
         """Return the mean over the levels."""
-        return jnp.mean(levels, axis=0) @ self.cells[features]
+        return jnp.mean(self._parts(taus), axis=0) @ self.cells[features]
 
 
 def _row(linear: eqx.nn.Linear, output: Int[Array, ""]) -> tuple[Float[Array, " H"], Float[Array, ""]]:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from riskpath.nn.kernels import gpu_kernels
 from riskpath.types import Key
 
 
@@ -29,13 +30,23 @@ def _forward(
     predicted: Array, taus: Array, target: Array, kappa: Array | float, probs: Array | None
 ) -> tuple[Array, tuple[Array, Any]]:
     """Return the loss and its gradient, −Σⱼ pⱼ |τᵢ − 1{u<0}| clip(u/κ, −1, 1), from one pass over all pairs."""
-    error = target[None, :] - predicted[:, None]
+    kernels = gpu_kernels()
+    if kernels is not None and kernels.suits(len(predicted), len(target)):
+        share = jnp.full(target.shape, 1.0 / len(target)) if probs is None else probs
+        loss, slope = kernels.pair_sums(predicted, taus, target, jnp.asarray(kappa), share)
+    else:
+        pairs = loss_and_slope(target[None, :] - predicted[:, None], taus[:, None], kappa)
+        loss, slope = (_mean_of_rows(one, probs) for one in pairs)
+    return jnp.sum(loss), (-slope, (taus, target, kappa, probs))
+
+
+def loss_and_slope(error: Array, taus: Array, kappa: Array | float) -> tuple[Array, Array]:
+    """Return ρ^κ_τ(u) of errors u and its derivative by u."""
     clipped = jnp.clip(error * (1.0 / kappa), -1.0, 1.0)  # one division, not one for each pair
     # |τ − 1{u<0}| c = τ c + (1 − 2τ) min(c, 0). A comparison would be stored for all pairs on a GPU.
-    slope = taus[:, None] * clipped + (1.0 - 2.0 * taus[:, None]) * jnp.minimum(clipped, 0.0)
+    slope = taus * clipped + (1.0 - 2.0 * taus) * jnp.minimum(clipped, 0.0)
     # L_κ(u)/κ = c (u − ½κ c), so both sums are over products with the same slope.
-    loss = slope * (error - 0.5 * kappa * clipped)
-    return jnp.sum(_mean_of_rows(loss, probs)), (-_mean_of_rows(slope, probs), (taus, target, kappa, probs))
+    return slope * (error - 0.5 * kappa * clipped), slope
 
 
 def _mean_of_rows(pairs: Float[Array, "N M"], probs: Float[Array, " M"] | None) -> Float[Array, " N"]:
