@@ -52,9 +52,9 @@ def test_products_and_their_gradients_are_those_of_plain_jax(
         return jnp.sum(wanted * jax.vmap(lambda row: cosines.dot(taus, row))(x))
 
     def both(cosines: Cosines, x: jax.Array, taus: jax.Array) -> tuple[jax.Array, tuple[Cosines, jax.Array]]:
-        return eqx.filter_value_and_grad(lambda pair: total(*pair, taus))((cosines, x))
+        return eqx.filter_value_and_grad(lambda pair: total(pair[0], pair[1], taus))((cosines, x))
 
-    program = lambda: eqx.filter_jit(eqx.filter_vmap(lambda *given: both(*given)))(cosines, x, taus)  # noqa: E731
+    program = lambda: eqx.filter_jit(eqx.filter_vmap(lambda c, x, t: both(c, x, t)))(cosines, x, taus)  # noqa: E731
     ours = program()
     used = "pallas_call" in str(jax.make_jaxpr(lambda x: eqx.filter_vmap(total)(cosines, x, taus))(x))
     with kernels.without_kernels():
