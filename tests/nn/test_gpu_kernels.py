@@ -30,12 +30,15 @@ def inputs(width: int, levels: int, batch: int) -> tuple[Cosines, jax.Array, jax
     return cosines, taus, jax.random.normal(keys[2], (LANES, batch, width)), jax.random.normal(keys[3], (batch, levels))
 
 
+def total(cosines: Cosines, x: jax.Array, taus: jax.Array, wanted: jax.Array) -> jax.Array:
+    return jnp.sum(wanted * jax.vmap(lambda row: cosines.dot(taus, row))(x))
+
+
 @pytest.mark.parametrize(
     ("width", "levels", "batch", "kernel"),
     [
         (64, 16, 16, True),
-        (128, 32, 16, True),
-        (192, 16, 32, True),
+        (192, 128, 64, True),
         (48, 16, 16, False),
         (64, 12, 16, False),
         (64, 16, 10, False),
@@ -43,28 +46,28 @@ def inputs(width: int, levels: int, batch: int) -> tuple[Cosines, jax.Array, jax
         (64, 16, 256, False),
     ],
 )
-def test_products_and_their_gradients_are_those_of_plain_jax(
-    width: int, levels: int, batch: int, kernel: bool, with_kernels: None
-):
+def test_sizes_that_have_kernels(width: int, levels: int, batch: int, kernel: bool, with_kernels: None):
+    cosines, taus, x, wanted = inputs(width, levels, batch)
+    program = jax.make_jaxpr(lambda x: eqx.filter_vmap(total)(cosines, x, taus, jnp.stack([wanted] * LANES)))(x)
+    assert ("pallas_call" in str(program)) == kernel
+
+
+@pytest.mark.parametrize(("width", "levels", "batch"), [(64, 16, 32), (192, 32, 16)])
+def test_products_and_their_gradients_are_those_of_plain_jax(width: int, levels: int, batch: int, with_kernels: None):
     cosines, taus, x, wanted = inputs(width, levels, batch)
 
-    def total(cosines: Cosines, x: jax.Array, taus: jax.Array) -> jax.Array:
-        return jnp.sum(wanted * jax.vmap(lambda row: cosines.dot(taus, row))(x))
-
     def both(cosines: Cosines, x: jax.Array, taus: jax.Array) -> tuple[jax.Array, tuple[Cosines, jax.Array]]:
-        return eqx.filter_value_and_grad(lambda pair: total(pair[0], pair[1], taus))((cosines, x))
+        return eqx.filter_value_and_grad(lambda pair: total(pair[0], pair[1], taus, wanted))((cosines, x))
 
     program = lambda: eqx.filter_jit(eqx.filter_vmap(lambda c, x, t: both(c, x, t)))(cosines, x, taus)  # noqa: E731
     ours = program()
-    used = "pallas_call" in str(jax.make_jaxpr(lambda x: eqx.filter_vmap(total)(cosines, x, taus))(x))
     with kernels.without_kernels():
         plain = program()
-    assert used == kernel
     for mine, expected in zip(*map(jax.tree.leaves, (ours, plain)), strict=True):
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("width", "levels"), [(64, 16), (256, 64), (64, 10), (40, 16)])
+@pytest.mark.parametrize(("width", "levels"), [(192, 64), (40, 16)])
 def test_the_mean_embedding_and_its_gradient(width: int, levels: int, with_kernels: None):
     cosines, taus, x, _ = inputs(width, levels, 1)
 
@@ -79,7 +82,7 @@ def test_the_mean_embedding_and_its_gradient(width: int, levels: int, with_kerne
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("online", "target"), [(16, 16), (32, 128), (128, 16), (12, 16)])
+@pytest.mark.parametrize(("online", "target"), [(32, 128), (12, 16)])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_quantile_loss_and_its_gradient(online: int, target: int, weighted: bool, with_kernels: None):
     keys = jax.random.split(jax.random.key(1), 3)
@@ -98,10 +101,9 @@ def test_the_quantile_loss_and_its_gradient(online: int, target: int, weighted: 
     np.testing.assert_allclose(ours[1], plain[1], atol=1e-6)
 
 
-@pytest.mark.parametrize("make", [rp.IQN, rp.QRSRM])
-def test_an_update_is_the_same(make: type, with_kernels: None):
+def test_an_update_is_the_same(with_kernels: None):
     training = rp.Training(batch_size=16, online_taus=16, target_taus=16, act_taus=16, buffer_size=50)
-    agent = make(rp.CVaR(0.25), network=rp.Network(hidden=(64,)), training=training)
+    agent = rp.IQN(rp.CVaR(0.25), network=rp.Network(hidden=(64,)), training=training)
     environment = as_environment(rp.RiskyGrid())
     lanes = start([agent], [environment], LANES, 1, 0)
     with kernels.without_kernels():
