@@ -2,6 +2,7 @@
 
     python benchmarks/roofline.py                 on one core, some minutes; on a GPU, a minute
     python benchmarks/roofline.py --profile       and the ten costliest operations of the training loop
+    python benchmarks/roofline.py --agents IQN --plain   on a GPU, without the kernels of nn/gpu_kernels.py
 
 The limits are measured in the same run: products of large matrices in float32 (on a GPU in TF32, JAX's default) and in
 bfloat16, and the sum ½ a + b of large arrays, which reads two and writes one. An agent's operations are those of its
@@ -17,6 +18,7 @@ continues there.
 
 import argparse
 import contextlib
+import functools
 import json
 import math
 import os
@@ -40,6 +42,7 @@ from matplotlib.ticker import NullFormatter
 
 from riskpath import plot
 from riskpath.experiments.records import write_json
+from riskpath.nn.kernels import without_kernels
 from riskpath.training import fused_loop
 
 AGENTS = tuple(scaling.AXES_OF)
@@ -161,6 +164,12 @@ def prepare(point: scaling.Point) -> None:
     scaling.prepare(point)
 
 
+def plainly(step: Callable[..., Any], *arguments: Any) -> Any:
+    """Prepare or measure without the kernels for GPUs."""
+    with without_kernels():
+        return step(*arguments)
+
+
 def measure(point: scaling.Point, seconds: float, machine: Limits, profiled: bool) -> dict[str, Any]:
     """Return what the update of an agent achieves, its share of the training loop, and the costliest operations."""
     if point not in UPDATES:
@@ -261,11 +270,16 @@ def main() -> None:
     parser.add_argument("--agents", nargs="+", default=[*AGENTS], choices=AGENTS)
     parser.add_argument("--seconds", type=float, default=0.5, help="time of each measurement")
     parser.add_argument("--profile", action="store_true", help="list the costliest operations")
+    parser.add_argument("--plain", action="store_true", help="without the kernels for GPUs, to compare")
     options = parser.parse_args()
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share a GPU
     throughput.on_one_core()
     here, kind = throughput.machine(), "cpu" if jax.default_backend() == "cpu" else "gpu"
-    out = throughput.RESULTS / f"roofline-{here['device'].replace(' ', '-').lower()}.json"
+    device = here["device"].replace(" ", "-").lower()
+    out = throughput.RESULTS / f"roofline-{device}{'-plain' if options.plain else ''}.json"
+    ways: tuple[Any, Any] = (prepare, measure)
+    if options.plain:
+        ways = (functools.partial(plainly, prepare), functools.partial(plainly, measure))
     about = {"command": shlex.join(["python", *sys.argv]), **here}
     earlier: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
     if any(earlier.get(key) != value for key, value in about.items()):
@@ -276,7 +290,7 @@ def main() -> None:
     print(f"{here['device']}: {machine.float32 / 1e9:,.0f} GFLOP/s in float32, ", end="")
     print(f"{machine.bfloat16 / 1e9:,.0f} in bfloat16, {machine.bandwidth / 1e9:,.0f} GB/s", flush=True)
     with contextlib.ExitStack() as stack:
-        ask = scaling.in_processes(sizes, len(sizes), stack, prepare, measure) if kind == "gpu" else measure
+        ask = scaling.in_processes(sizes, len(sizes), stack, *ways) if kind == "gpu" else ways[1]
         for point in sizes:
             rows.append(ask(point, options.seconds, machine, options.profile))
             write_json(out, {**about, "limits": machine._asdict(), "rows": rows})
