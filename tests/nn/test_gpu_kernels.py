@@ -1,5 +1,7 @@
 """The kernels for GPUs, interpreted, beside plain JAX."""
 
+from typing import Any, NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -22,58 +24,74 @@ def with_kernels(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(kernels, "_load", lambda: gpu_kernels)
 
 
-def inputs(width: int, levels: int, batch: int) -> tuple[Cosines, jax.Array, jax.Array, jax.Array]:
-    """Return embeddings, levels, rows and weights of the result, for every lane."""
-    keys = jax.random.split(jax.random.key(0), 4)
-    cosines = eqx.filter_vmap(lambda key: Cosines(width, key=key))(jax.random.split(keys[0], LANES))
-    taus = jax.random.uniform(keys[1], (LANES, levels))
-    return cosines, taus, jax.random.normal(keys[2], (LANES, batch, width)), jax.random.normal(keys[3], (batch, levels))
+class Sizes(NamedTuple):
+    width: int = 64
+    levels: int = 16
+    batch: int = 16
+    actions: int = 3
 
 
-def total(cosines: Cosines, x: jax.Array, taus: jax.Array, wanted: jax.Array) -> jax.Array:
-    return jnp.sum(wanted * jax.vmap(lambda row: cosines.dot(taus, row))(x))
+def embeddings(width: int, levels: int) -> tuple[Cosines, jax.Array]:
+    """Return an embedding and levels for every lane."""
+    keys = jax.random.split(jax.random.key(0), LANES)
+    return eqx.filter_vmap(lambda key: Cosines(width, key=key))(keys), jax.random.uniform(keys[0], (LANES, levels))
+
+
+def outputs_and_gradients(sizes: Sizes) -> Any:
+    """Return a function without arguments: a weighted sum of the quantiles of a batch, and all its gradients."""
+    cosines, taus = embeddings(sizes.width, sizes.levels)
+    keys = jax.random.split(jax.random.key(1), 4)
+    out = jax.random.normal(keys[0], (LANES, sizes.actions, sizes.width))
+    features = jax.random.normal(keys[1], (LANES, sizes.batch, sizes.width))
+    actions = jax.random.randint(keys[2], (LANES, sizes.batch), 0, sizes.actions)
+    wanted = jax.random.normal(keys[3], (sizes.batch, sizes.levels))
+
+    def total(parameters: Any, taus: jax.Array, actions: jax.Array) -> jax.Array:
+        cosines, out, features = parameters
+        one = lambda features, action: cosines.of_action(taus, out, features, action)  # noqa: E731
+        return jnp.sum(wanted * jax.vmap(one)(features, actions))
+
+    # A new function, which is traced anew, in every call.
+    return lambda: eqx.filter_vmap(eqx.filter_value_and_grad(lambda *x: total(*x)))(
+        (cosines, out, features), taus, actions
+    )
 
 
 @pytest.mark.parametrize(
-    ("width", "levels", "batch", "kernel"),
+    ("sizes", "kernel"),
     [
-        (64, 16, 16, True),
-        (192, 128, 64, True),
-        (48, 16, 16, False),
-        (64, 12, 16, False),
-        (64, 16, 10, False),
-        (64, 8, 16, False),
-        (64, 16, 256, False),
+        (Sizes(), True),
+        (Sizes(192, 128, 64, 1), True),
+        (Sizes(actions=32), True),
+        (Sizes(width=48), False),
+        (Sizes(levels=12), False),
+        (Sizes(levels=8), False),
+        (Sizes(batch=10), False),
+        (Sizes(batch=256), False),
+        (Sizes(actions=33), False),
     ],
 )
-def test_sizes_that_have_kernels(width: int, levels: int, batch: int, kernel: bool, with_kernels: None):
-    cosines, taus, x, wanted = inputs(width, levels, batch)
-    program = jax.make_jaxpr(lambda x: eqx.filter_vmap(total)(cosines, x, taus, jnp.stack([wanted] * LANES)))(x)
-    assert ("pallas_call" in str(program)) == kernel
+def test_sizes_that_have_kernels(sizes: Sizes, kernel: bool, with_kernels: None):
+    assert ("pallas_call" in str(jax.make_jaxpr(outputs_and_gradients(sizes))())) == kernel
 
 
-@pytest.mark.parametrize(("width", "levels", "batch"), [(64, 16, 32), (192, 32, 16)])
-def test_products_and_their_gradients_are_those_of_plain_jax(width: int, levels: int, batch: int, with_kernels: None):
-    cosines, taus, x, wanted = inputs(width, levels, batch)
-
-    def both(cosines: Cosines, x: jax.Array, taus: jax.Array) -> tuple[jax.Array, tuple[Cosines, jax.Array]]:
-        return eqx.filter_value_and_grad(lambda pair: total(pair[0], pair[1], taus, wanted))((cosines, x))
-
-    program = lambda: eqx.filter_jit(eqx.filter_vmap(lambda c, x, t: both(c, x, t)))(cosines, x, taus)  # noqa: E731
-    ours = program()
+@pytest.mark.parametrize("sizes", [Sizes(), Sizes(192, 32, 16, 5), Sizes(batch=10)])
+def test_quantiles_and_their_gradients_are_those_of_plain_jax(sizes: Sizes, with_kernels: None):
+    ours = jax.jit(outputs_and_gradients(sizes))()
     with kernels.without_kernels():
-        plain = program()
+        plain = jax.jit(outputs_and_gradients(sizes))()
     for mine, expected in zip(*map(jax.tree.leaves, (ours, plain)), strict=True):
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("width", "levels"), [(192, 64), (40, 16)])
 def test_the_mean_embedding_and_its_gradient(width: int, levels: int, with_kernels: None):
-    cosines, taus, x, _ = inputs(width, levels, 1)
+    cosines, taus = embeddings(width, levels)
+    x = jax.random.normal(jax.random.key(1), (width,))
 
     def program():
-        of = lambda c, taus, x: jnp.sum(c.mean(taus) * x[0])  # noqa: E731
-        return eqx.filter_jit(eqx.filter_vmap(eqx.filter_value_and_grad(of)))(cosines, taus, x)
+        of = lambda c, taus: jnp.sum(c.mean(taus) * x)  # noqa: E731
+        return eqx.filter_jit(eqx.filter_vmap(eqx.filter_value_and_grad(of)))(cosines, taus)
 
     ours = program()
     with kernels.without_kernels():

@@ -28,7 +28,7 @@ NEAR, FAR = 4.0, 32.0
 MEMBERS = 6
 """One starts as if for the mean, four from narrow laws in the quarters of the range of returns, one from a law over the
 whole range."""
-ATOMS = 32
+ATOMS = 64
 """Atoms of a law."""
 RATE, RAMP = 0.05, 0.5
 """How far a law follows the critic at an update of the target networks, once this share of the fall of learning rates

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
 from riskpath.errors import RiskpathError
-from riskpath.nn.cosines import Cosines
+from riskpath.nn.cosines import Cosines, chosen_row
 from riskpath.types import Key
 
 HeadKind = Literal["factored", "deep", "table"]
@@ -60,12 +60,11 @@ class FactoredHead(Head):
         self, features: Float[Array, " H"], taus: Float[Array, " N"], action: Int[Array, ""]
     ) -> Float[Array, " N"]:
         """Return φ (ψ ⊙ W_a) + b_a."""
-        weight, bias = _row(self.out, action)
-        return self.cosines.dot(taus, weight * features) + bias
+        return self.cosines.of_action(taus, self.out.weight, features, action) + chosen_row(self._bias, action)
 
     def mean(self, features: Float[Array, " H"], taus: Float[Array, " N"]) -> Float[Array, " A"]:
         """Return Z at the mean embedding: Z is linear in φ."""
-        return self.out.weight @ (features * self.cosines.mean(taus)) + self._bias
+        return (self.out.weight * self.cosines.mean(taus)[None, :]) @ features + self._bias
 
     @property
     def _bias(self) -> Float[Array, " A"]:
@@ -94,8 +93,8 @@ class DeepHead(Head):
         self, features: Float[Array, " H"], taus: Float[Array, " N"], action: Int[Array, ""]
     ) -> Float[Array, " N"]:
         """Return the output for one action."""
-        weight, bias = _row(self.out, action)
-        return self._last(features, taus) @ weight + bias
+        assert self.out.bias is not None
+        return self._last(features, taus) @ chosen_row(self.out.weight, action) + chosen_row(self.out.bias, action)
 
     def _last(self, features: Float[Array, " H"], taus: Float[Array, " N"]) -> Float[Array, "N H"]:
         return jax.vmap(lambda level: jax.nn.relu(self.hidden(features * level)))(self.cosines(taus))
@@ -136,13 +135,6 @@ class TableHead(Head):
     def mean(self, features: Int[Array, ""], taus: Float[Array, " N"]) -> Float[Array, " A"]:
         """Return the mean over the levels."""
         return jnp.mean(self._parts(taus), axis=0) @ self.cells[features]
-
-
-def _row(linear: eqx.nn.Linear, output: Int[Array, ""]) -> tuple[Float[Array, " H"], Float[Array, ""]]:
-    """Return the weights and the bias of one output; a product has a faster gradient than an index."""
-    assert linear.bias is not None
-    chosen = jax.nn.one_hot(output, len(linear.bias))
-    return chosen @ linear.weight, chosen @ linear.bias
 
 
 def make_head(kind: HeadKind, width: int, actions: int, *, key: Key) -> Head:
