@@ -42,7 +42,7 @@ class Cosines(eqx.Module):
         kernels = gpu_kernels()
         if kernels is not None and kernels.suits_width(self.linear.out_features) and kernels.suits(len(taus)):
             return kernels.mean(*self._arrays(taus))
-        return jnp.mean(self(taus), axis=0)
+        return _mean_of_rows(self(taus))
 
     def _arrays(self, taus: Float[Array, " N"]) -> tuple[Float[Array, "H K"], Float[Array, " H"], Float[Array, "N K"]]:
         """Return W, b and the cosines of every level."""
@@ -55,6 +55,12 @@ def cos_pi(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Return cos(πx) up to 1e-6, as sin(πy) with |y| ≤ ½; on a CPU several times faster than `cos`."""
     y = 0.5 - jnp.abs(x - 2.0 * jnp.round(0.5 * x))
     return y * jnp.polyval(jnp.asarray(SINE, x.dtype), y * y, unroll=len(SINE))
+
+
+def _mean_of_rows(x: Float[Array, "N H"]) -> Float[Array, " H"]:
+    """Return the mean over the rows. On a CPU a product is several times faster; on a GPU it would store all rows."""
+    share = jnp.full(x.shape[:1], 1.0 / x.shape[0])
+    return jax.lax.platform_dependent(x, cpu=lambda x: share @ x, default=lambda x: jnp.mean(x, axis=0))
 
 
 def chosen_row(x: Float[Array, "A *H"], row: Int[Array, ""]) -> Float[Array, "*H"]:

@@ -31,13 +31,35 @@ def _forward(
 ) -> tuple[Array, tuple[Array, Any]]:
     """Return the loss and its gradient, −Σⱼ pⱼ |τᵢ − 1{u<0}| clip(u/κ, −1, 1), from one pass over all pairs."""
     kernels = gpu_kernels()
+    share = jnp.full(target.shape, 1.0 / len(target)) if probs is None else probs
+    arguments = (predicted, taus, target, jnp.asarray(kappa, predicted.dtype), share)
     if kernels is not None and kernels.suits(len(predicted), len(target)):
-        share = jnp.full(target.shape, 1.0 / len(target)) if probs is None else probs
-        loss, slope = kernels.pair_sums(predicted, taus, target, jnp.asarray(kappa), share)
+        loss, slope = kernels.pair_sums(*arguments)
     else:
-        pairs = loss_and_slope(target[None, :] - predicted[:, None], taus[:, None], kappa)
-        loss, slope = (_mean_of_rows(one, probs) for one in pairs)
+        loss, slope = jax.lax.platform_dependent(*arguments, cpu=_target_by_target, default=_all_pairs)
     return jnp.sum(loss), (-slope, (taus, target, kappa, probs))
+
+
+def _all_pairs(predicted: Array, taus: Array, target: Array, kappa: Array, share: Array) -> tuple[Array, Array]:
+    """Return the loss and the slope of every prediction."""
+    pairs = loss_and_slope(target[None, :] - predicted[:, None], taus[:, None], kappa)
+    loss, slope = (jnp.sum(one * share[None, :], axis=1) for one in pairs)
+    return loss, slope
+
+
+def _target_by_target(predicted: Array, taus: Array, target: Array, kappa: Array, share: Array) -> tuple[Array, Array]:
+    """Return the same without storing pairs; on a CPU two to four times faster."""
+    together = next(number for number in (4, 2, 1) if len(target) % number == 0)
+    groups = target.reshape(-1, together), share.reshape(-1, together)
+
+    def add(i: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
+        loss, slope = sums
+        for one, weight in zip(groups[0][i], groups[1][i], strict=True):
+            losses, slopes = loss_and_slope(one - predicted, taus, kappa)
+            loss, slope = loss + weight * losses, slope + weight * slopes
+        return loss, slope
+
+    return jax.lax.fori_loop(0, len(groups[0]), add, (jnp.zeros_like(predicted),) * 2)
 
 
 def loss_and_slope(error: Array, taus: Array, kappa: Array | float) -> tuple[Array, Array]:
@@ -47,14 +69,6 @@ def loss_and_slope(error: Array, taus: Array, kappa: Array | float) -> tuple[Arr
     slope = taus * clipped + (1.0 - 2.0 * taus) * jnp.minimum(clipped, 0.0)
     # L_κ(u)/κ = c (u − ½κ c), so both sums are over products with the same slope.
     return slope * (error - 0.5 * kappa * clipped), slope
-
-
-def _mean_of_rows(pairs: Float[Array, "N M"], probs: Float[Array, " M"] | None) -> Float[Array, " N"]:
-    """Return the mean of each row. On a CPU only a product is vectorised; on a GPU it would store all pairs."""
-    if probs is not None:
-        return pairs @ probs
-    ones = jnp.full(pairs.shape[1:], 1.0 / pairs.shape[1])
-    return jax.lax.platform_dependent(pairs, cpu=lambda x: x @ ones, default=lambda x: jnp.mean(x, axis=1))
 
 
 def _backward(saved: tuple[Array, Any], cotangent: Array) -> tuple[Array | None, ...]:
