@@ -164,7 +164,8 @@ def test_masked_actions_are_never_taken_nor_bootstrapped_on(name, unchecked):
     assert set(zip(states.tolist(), actions.tolist(), strict=True)) == {(0, 0), (0, 1), (1, 0)}
     policy = run.policy()
     assert policy.estimate("s0") == pytest.approx({"left": 9.9, "right": 50.0}, abs=5.0)
-    assert set(policy.estimate("s1", policy.override_action(policy("s0")[1], "left"))) == {"left"}
+    after_left = policy.override_action(policy("s0")[1], "left")
+    assert set(policy.estimate("s1", after_left, reward=0.0)) == {"left"}
     assert mdp.evaluate(policy).mean == 50.0
 
 
