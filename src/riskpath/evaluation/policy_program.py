@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Shaped
 
 from riskpath.agents.agent import Agent, AgentState, act_greedily
-from riskpath.random_keys import new_key
 from riskpath.types import EnvSpec, TimeStep, tree_where
 
 
@@ -43,7 +42,7 @@ def act_with_memory(
 ) -> tuple[Any, PolicyMemory]:
     """Return the greedy action and the memory after it; a mixture of policies draws one of them by the seed."""
     time_step = memory.time_step(observation, reward, mask)
-    output = act_greedily(agent, state, memory.agent, time_step, key=new_key(seed))
+    output = act_greedily(agent, state, memory.agent, time_step, key=jax.random.key(seed))
     return output.action, PolicyMemory(output.memory, output.action, memory.time + 1)
 
 

@@ -17,7 +17,6 @@ from jaxtyping import Array, Bool, Float, Shaped
 from riskpath.agents.agent import Agent, AgentState, act_greedily
 from riskpath.envs.environment import Environment
 from riskpath.envs.vector import VectorEnvironment
-from riskpath.random_keys import new_key
 from riskpath.types import EnvSpec, Key, Keys, TimeStep, shapes_of, tree_where
 
 Returns = tuple[Float[np.ndarray, "L N"], Float[np.ndarray, "L N"], Bool[np.ndarray, "L N"]]
@@ -120,7 +119,7 @@ def _piece(agent: Agent, state: AgentState, spec: EnvSpec, lanes: int) -> int:
 def _first_action(agent: Agent, state: AgentState, spec: EnvSpec) -> Any:
     observation = jnp.zeros(spec.observation_shape, spec.observation_dtype)
     time_step = spec.first_time_step(observation, jnp.ones((spec.num_actions,), bool))
-    output = act_greedily(agent, state, state.initial_memory, time_step, key=new_key(0))
+    output = act_greedily(agent, state, state.initial_memory, time_step, key=jax.random.key(0))
     return output.action, output.memory
 
 

@@ -26,7 +26,6 @@ from riskpath.agents.agent import Agent
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import as_arrays
 from riskpath.errors import RiskpathError
-from riskpath.random_keys import from_data, kind_of, new_key
 from riskpath.training.atomic_dir import CURVE, HEADER, STATE, digest, find_folder, free_folder, replace_folder, synced
 from riskpath.training.codec import UnknownClass, decode, encode
 from riskpath.training.inputs import as_environment, gymnasium_sources, padded
@@ -153,7 +152,7 @@ def _describe(run: Any) -> dict[str, Any]:
         "seeds": run.seeds,
         "first_seed": run.first_seed,
         "num_envs": run.lanes.num_envs,
-        "random": kind_of(run.lanes.keys),
+        "random": str(jax.random.key_impl(run.lanes.keys)),
         "plan": encode(run.plan),
         "agents": [encode(agent) for agent in run.agents],
         # A Gymnasium environment does not reveal its state: it starts a new episode.
@@ -182,7 +181,7 @@ def _read_header(folder: Path, path: str | Path) -> tuple[dict[str, Any], Any]:
             if sums[name] != value:
                 raise ValueError(f"the checksum of {name} is wrong")
         curve = json.loads((folder / CURVE).read_bytes())
-    if header.get("random") != (own := kind_of(new_key(0))):
+    if header.get("random") != (own := str(jax.random.key_impl(jax.random.key(0)))):
         kinds = f"{header.get('random')!r} random numbers, JAX is set to {own!r}"
         raise RiskpathError(f"{path} was trained with {kinds}: change jax_default_prng_impl")
     return header, curve
@@ -199,7 +198,7 @@ def _read_lanes(file: Path, agents: list[Agent], environments: list[Environment]
     numbers = stack(agents, seeds, is_swept), stack(arrays, seeds, eqx.is_array)
     if not bool(eqx.tree_equal((plain.agent, plain.env), _plain_arrays(numbers))):
         raise ValueError("its hyperparameters or parameters differ")
-    return jax.tree.map(lambda x, kind: from_data(x) if _is_key(kind) else x, plain, like)
+    return jax.tree.map(lambda x, kind: jax.random.wrap_key_data(x) if _is_key(kind) else x, plain, like)
 
 
 def _read_array(file: Any, like: Any) -> Any:

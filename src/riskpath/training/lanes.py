@@ -19,7 +19,6 @@ from riskpath.agents.episodes import no_episodes
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import as_arrays
 from riskpath.evaluation.rollout import begin
-from riskpath.random_keys import new_key
 from riskpath.training.devices import lane_mesh, placed_rows
 from riskpath.training.replay_buffer import ReplayBuffer, make_replay_buffer
 from riskpath.types import EnvSpec, Key, Keys, TimeStep, Transition, shapes_of
@@ -175,7 +174,7 @@ def _example_transition(agent: Agent, state: AgentState, time_step: TimeStep, sp
     """Return the shapes of a transition as it is stored; `act` decides about action and extras."""
 
     def one(agent: Agent, state: AgentState, first: TimeStep) -> Transition:
-        output = agent.act(state, state.initial_memory, first, key=new_key(0), epsilon=jnp.zeros(()))
+        output = agent.act(state, state.initial_memory, first, key=jax.random.key(0), epsilon=jnp.zeros(()))
         shown, no = (first.observation, output.action, first.reward, first.observation), jnp.zeros((), bool)
         return Transition(*shown, first.action_mask, no, no, first.time, first.reward, output.extras)
 
@@ -189,4 +188,4 @@ def _example_transition(agent: Agent, state: AgentState, time_step: TimeStep, sp
 
 def lane_keys(settings: int, seeds: int, seed: int, first_seed: int = 0) -> Keys:
     """Return a key for each lane; it depends on the number of the lane's seed only, not on the lanes beside it."""
-    return jnp.tile(jax.random.split(new_key(seed), first_seed + seeds)[first_seed:], settings)
+    return jnp.tile(jax.random.split(jax.random.key(seed), first_seed + seeds)[first_seed:], settings)

@@ -14,7 +14,6 @@ import numpy as np
 from riskpath.agents.agent import Agent
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import FiniteEnvironment, as_arrays
-from riskpath.random_keys import new_key
 from riskpath.risk.measures import Mean
 from riskpath.risk.tabulated import Tabulated
 from riskpath.training.lanes import Lanes
@@ -44,7 +43,7 @@ def has_random_transitions(env: Environment) -> bool:
     """Tell whether equal actions lead to different observations; a short trial, which may miss rare events."""
     if isinstance(env, FiniteEnvironment):
         return not env.tables.deterministic
-    seen = np.asarray(_trial(as_arrays(env), jax.random.split(new_key(0), TRIALS)))
+    seen = np.asarray(_trial(as_arrays(env), jax.random.split(jax.random.key(0), TRIALS)))
     return bool((seen != seen[:1]).any())
 
 
@@ -58,7 +57,7 @@ def _trial(env: Environment, keys: Any) -> Any:
         observation, state = env.reset(reset_key)
         observations, over = [observation], jnp.zeros((), bool)
         for step, step_key in enumerate(jax.random.split(key, STEPS)):
-            action_key = new_key(step)  # the same in all episodes
+            action_key = jax.random.key(step)  # the same in all episodes
             scores = jax.random.uniform(action_key, (spec.num_actions or spec.action_size,))
             action = 2.0 * scores - 1.0
             if spec.num_actions:
