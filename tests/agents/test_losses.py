@@ -9,7 +9,7 @@ import pytest
 import riskpath as rp
 from riskpath.agents.agent import Agent
 from riskpath.agents.config import TwinTarget
-from riskpath.nn.losses import in_parts, midpoints, quantile_huber, stratified
+from riskpath.nn.losses import _all_pairs, _target_by_target, in_parts, midpoints, quantile_huber, stratified
 from riskpath.types import EnvSpec, Transition, Window
 
 SPEC = EnvSpec(3, (), num_states=5, max_episode_steps=4)
@@ -36,6 +36,16 @@ def huber_by_hand(predicted, taus, target, kappa) -> float:
             inner += abs(tau - (1.0 if u < 0 else 0.0)) * huber / kappa
         total += inner / len(target)
     return total
+
+
+@pytest.mark.parametrize("targets", [1, 6, 7, 8])
+def test_the_loss_of_a_cpu_is_that_of_other_devices(targets):
+    keys = jax.random.split(jax.random.key(0), 3)
+    predicted, target = jax.random.normal(keys[0], (5,)), jax.random.normal(keys[1], (targets,))
+    share = jax.nn.softmax(jax.random.normal(keys[2], (targets,)))
+    given = (predicted, midpoints(5), target, jnp.asarray(0.3), share)
+    for one, other in zip(_target_by_target(*given), _all_pairs(*given), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("kappa", [0.01, 0.5, 2.0])
