@@ -2,7 +2,7 @@
 
     python benchmarks/roofline.py                 on one core, some minutes; on a GPU, a minute
     python benchmarks/roofline.py --profile       and the ten costliest operations of the training loop
-    python benchmarks/roofline.py --agents IQN --plain   on a GPU, without the kernels of nn/gpu_kernels.py
+    python benchmarks/roofline.py --agents IQN --plain   on a GPU, without the kernels of nn/gpu
 
 The limits are measured in the same run: products of large matrices in float32 (on a GPU in TF32, JAX's default) and in
 bfloat16, and the sum ½ a + b of large arrays, which reads two and writes one. An agent's operations are those of its

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from riskpath.nn import gpu_kernels
+from riskpath.nn.gpu.levels import product
 
 
 @pytest.mark.parametrize(
@@ -73,5 +73,5 @@ def test_operations_of_kernels_are_counted_for_every_program(benchmark):
     width, levels, batch, lanes = 128, 32, 16, 3
     shapes = ((width, 64), (width,), (levels, 64), (2, width), (batch, width))
     arguments = [*(jnp.ones((lanes, *shape)) for shape in shapes), jnp.ones((lanes, batch), jnp.int32)]
-    jaxpr = jax.make_jaxpr(jax.vmap(gpu_kernels.product))(*arguments).jaxpr
+    jaxpr = jax.make_jaxpr(jax.vmap(product))(*arguments).jaxpr
     assert benchmark("roofline").product_flops(jaxpr) == lanes * 2 * (width * 64 * levels + batch * width * levels)

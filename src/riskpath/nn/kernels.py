@@ -15,7 +15,7 @@ _portable = contextvars.ContextVar("portable", default=False)
 
 
 def gpu_kernels() -> ModuleType | None:
-    """Return the module `gpu_kernels`, or None where its kernels cannot be used."""
+    """Return the package `nn.gpu`, or None where its kernels cannot be used."""
     return None if _portable.get() else _load()
 
 
@@ -34,4 +34,4 @@ def _load() -> ModuleType | None:
     device = jax.devices()[0]
     if not device.device_kind.startswith("NVIDIA") or float(device.compute_capability) < OLDEST:
         return None
-    return importlib.import_module("riskpath.nn.gpu_kernels")  # takes a second, so only where it is used
+    return importlib.import_module("riskpath.nn.gpu")  # takes a second, so only where it is used

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
+from riskpath.nn.kernels import gpu_kernels
 from riskpath.types import Key
 
 
@@ -27,5 +28,11 @@ class MLP(eqx.Module):
     def __call__(self, x: Float[Array, " D"]) -> Float[Array, " H"]:
         """Return the features of one input."""
         for layer in self.layers:
-            x = self.activation(layer(x))
+            x = self._after(layer, x)
         return x
+
+    def _after(self, layer: eqx.nn.Linear, x: Float[Array, " D"]) -> Float[Array, " H"]:
+        kernels = gpu_kernels()
+        if kernels is not None and self.activation is jax.nn.relu:
+            return kernels.relu_layer(layer.weight, layer.bias, x)
+        return self.activation(layer(x))

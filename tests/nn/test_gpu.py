@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.nn import gpu_kernels, kernels
+from riskpath.nn import gpu, kernels
 from riskpath.nn.cosines import Cosines
 from riskpath.nn.losses import midpoints, quantile_huber
+from riskpath.nn.mlp import MLP
 from riskpath.training.fused_loop import update, warm_up
 from riskpath.training.inputs import as_environment
 from riskpath.training.lanes import start
@@ -21,7 +22,7 @@ LANES = 2
 
 @pytest.fixture
 def with_kernels(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(kernels, "_load", lambda: gpu_kernels)
+    monkeypatch.setattr(kernels, "_load", lambda: gpu)
 
 
 class Sizes(NamedTuple):
@@ -98,6 +99,36 @@ def test_the_mean_embedding_and_its_gradient(width: int, levels: int, with_kerne
         plain = program()
     for mine, expected in zip(*map(jax.tree.leaves, (ours, plain)), strict=True):
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-5)
+
+
+def layer_and_gradients(inputs: int, width: int, batch: int) -> Any:
+    """Return a function without arguments: a weighted sum of a layer's outputs for a batch, and all its gradients."""
+    keys = jax.random.split(jax.random.key(1), 3)
+    mlps = eqx.filter_vmap(lambda key: MLP(inputs, (width,), key=key))(jax.random.split(keys[0], LANES))
+    x, wanted = jax.random.normal(keys[1], (LANES, batch, inputs)), jax.random.normal(keys[2], (batch, width))
+    total = lambda given: jnp.sum(wanted * jax.vmap(given[0])(given[1]))  # noqa: E731
+    return lambda: eqx.filter_vmap(eqx.filter_value_and_grad(lambda given: total(given)))((mlps, x))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "width", "batch", "kernel"),
+    [
+        (16, 64, 16, True),
+        (5, 192, 32, True),
+        (32, 256, 128, True),
+        (33, 64, 16, False),
+        (16, 48, 16, False),
+        (16, 64, 10, False),
+    ],
+)
+def test_a_layer_and_its_gradients(inputs: int, width: int, batch: int, kernel: bool, with_kernels: None):
+    program = layer_and_gradients(inputs, width, batch)
+    assert ("pallas_call" in str(jax.make_jaxpr(program)())) == kernel
+    ours = jax.jit(layer_and_gradients(inputs, width, batch))()
+    with kernels.without_kernels():
+        plain = jax.jit(layer_and_gradients(inputs, width, batch))()
+    for mine, expected in zip(*map(jax.tree.leaves, (ours, plain)), strict=True):
+        np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("online", "target"), [(32, 128), (12, 16)])

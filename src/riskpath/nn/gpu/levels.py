@@ -1,4 +1,4 @@
-"""Kernels for NVIDIA GPUs: products with the embedding of levels, and sums over pairs of quantiles.
+"""Products with the embedding of levels.
 
 An update of a wide network is limited by the memory of a GPU, and most of that traffic is the embedding of levels,
 φ(τ) = relu(W cos(π i τ) + b): an array of levels × width for every lane, written and read again several times. Here φ
@@ -8,50 +8,25 @@ action. Each program works on a block of rows of W:
     product      z = x φᵀ                                  partial sums, which XLA adds up
     gradients    dx = dz φ,   dψ = dx ⊙ V_a,   dV_a = Σ dx ⊙ ψ over the samples of a,   dW = ((xᵀ dz) ⊙ 1{φ > 0}) cos
     mean         the mean of φ over the levels
-
-The quantile loss compares all pairs of a prediction and a target. One program has all pairs of one sample in its
-registers; XLA's sums over rows exchange numbers between threads for every row.
-
-Kernels are interpreted on other devices, for tests.
 """
 
-import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
 from jaxtyping import Array, Float, Int
 
 from riskpath.nn.cosines import chosen_row
-from riskpath.nn.losses import loss_and_slope
+from riskpath.nn.gpu.launch import block_of, columns, launch, rows, suits, suits_width, whole
 
-BLOCKS = (256, 128, 64, 32)
-"""Rows of W that one program works on: the first of these that divides their number and suits the kernel's room."""
 PRODUCT_ROOM, GRADIENTS_ROOM, MEAN_ROOM = 40_960, 10_240, 20_480
 """At most how many numbers a program holds for its rows: each row has a number for every level, sample and wave. Larger
 rooms share more work, smaller ones let more programs run side by side; these are the fastest for 64 levels and 32
 samples."""
-SMALLEST, LARGEST = 16, 128
-"""Numbers of levels, targets and samples must be powers of two in this range."""
 OUTPUTS = 32
 """Most actions."""
-WARPS = 4
-"""Of a program for a block of W."""
-PAIRS = 2_048
-"""Pairs of quantiles for each warp. With half or twice as many the update takes 1% to 3% longer."""
-
-
-def suits(*sizes: int) -> bool:
-    """Tell whether there are kernels for these numbers of levels, targets or samples."""
-    return all(SMALLEST <= size <= LARGEST and size & (size - 1) == 0 for size in sizes)
-
-
-def suits_width(width: int) -> bool:
-    """Tell whether there are kernels for an embedding with this many outputs."""
-    return width % 64 == 0
 
 
 @custom_vmap
@@ -86,7 +61,7 @@ def product(
     actions: Int[Array, " B"],
 ) -> Float[Array, "B N"]:
     """Return (ψ ⊙ V_a) φᵀ of every sample; differentiable in W, b, V and ψ."""
-    block = _block(PRODUCT_ROOM, weight, waves, features)
+    block = block_of(PRODUCT_ROOM, weight, waves, features)
     parts = (len(weight) // block, len(features), len(waves))
     place = pl.BlockSpec((None, *parts[1:]), lambda i: (i, 0, 0))
     arguments, shape = (weight, bias, waves, out, features, actions), jax.ShapeDtypeStruct(parts, features.dtype)
@@ -95,7 +70,7 @@ def product(
 
 def _product(weight: Any, bias: Any, waves: Any, out: Any, features: Any, actions: Any, result: Any) -> None:
     phi = jnp.maximum(jnp.dot(waves[...], weight[...].T) + bias[...][None, :], 0.0)
-    x = features[...] * _rows_of(out, actions[...])
+    x = features[...] * _weights_of(out, actions[...])
     result[...] = jnp.dot(phi, x.T).T
 
 
@@ -104,12 +79,12 @@ def _phi(weight: Array, bias: Array, waves: Array) -> Float[Array, "H N"]:
     return jnp.maximum(jnp.dot(weight, waves.T) + bias[:, None], 0.0)
 
 
-def _rows_of(out: Any, actions: Int[Array, " B"]) -> Float[Array, "B H"]:
+def _weights_of(out: Any, actions: Int[Array, " B"]) -> Float[Array, "B H"]:
     """Return V_a of every sample."""
-    rows = jnp.broadcast_to(out[0, :][None, :], (len(actions), out.shape[1]))
+    chosen = jnp.broadcast_to(out[0, :][None, :], (len(actions), out.shape[1]))
     for a in range(1, len(out)):
-        rows = jnp.where((actions == a)[:, None], out[a, :][None, :], rows)
-    return rows
+        chosen = jnp.where((actions == a)[:, None], out[a, :][None, :], chosen)
+    return chosen
 
 
 def _forward(*arguments: Array) -> tuple[Array, tuple[Array, ...]]:
@@ -118,9 +93,9 @@ def _forward(*arguments: Array) -> tuple[Array, tuple[Array, ...]]:
 
 def _backward(saved: tuple[Array, ...], cotangent: Array) -> tuple[Array | None, ...]:
     weight, _, waves, out, features, _ = saved
-    block = _block(GRADIENTS_ROOM, weight, waves, features)
+    block = block_of(GRADIENTS_ROOM, weight, waves, features)
     shapes = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (weight, out, features))
-    places = (_rows(weight, block), _columns(out, block), _columns(features, block))
+    places = (rows(weight, block), columns(out, block), columns(features, block))
     arguments = (*saved, cotangent, waves.T)
     d_weight, d_out, d_features = _call(_gradients, block, arguments, shapes, places)
     return d_weight, d_weight[:, 0], None, d_out, d_features, None  # the first wave is cos(0) = 1
@@ -140,13 +115,13 @@ def _gradients(
     d_features: Any,
 ) -> None:
     """Sums run along the rows of arrays in memory, which is faster; therefore the waves are given turned as well."""
-    phi, rows = _phi(weight[...], bias[...], waves[...]), _rows_of(out, actions[...])
+    phi, weights = _phi(weight[...], bias[...], waves[...]), _weights_of(out, actions[...])
     d_x = jnp.dot(phi, cotangent[...].T)
-    d_features[...] = (d_x * rows.T).T
+    d_features[...] = (d_x * weights.T).T
     terms = d_x * features[...].T
     for a in range(len(out)):
         d_out[a, :] = jnp.sum(jnp.where((actions[...] == a)[None, :], terms, 0.0), axis=1)
-    d_phi = jnp.where(phi > 0.0, jnp.dot((features[...] * rows).T, cotangent[...]), 0.0)
+    d_phi = jnp.where(phi > 0.0, jnp.dot((features[...] * weights).T, cotangent[...]), 0.0)
     d_weight[...] = jnp.dot(d_phi, turned[...].T)
 
 
@@ -156,8 +131,8 @@ product.defvjp(_forward, _backward)
 @jax.custom_vjp
 def mean(weight: Float[Array, "H K"], bias: Float[Array, " H"], waves: Float[Array, "N K"]) -> Float[Array, " H"]:
     """Return the mean of φ over the levels. Its gradient is hardly ever needed and has no kernel."""
-    block = _block(MEAN_ROOM, weight, waves)
-    return _call(_mean, block, (weight, bias, waves), jax.ShapeDtypeStruct(bias.shape, bias.dtype), _rows(bias, block))
+    block = block_of(MEAN_ROOM, weight, waves)
+    return _call(_mean, block, (weight, bias, waves), jax.ShapeDtypeStruct(bias.shape, bias.dtype), rows(bias, block))
 
 
 def _mean(weight: Any, bias: Any, waves: Any, out: Any) -> None:
@@ -174,54 +149,8 @@ mean.defvjp(
 )
 
 
-def pair_sums(
-    predicted: Float[Array, " N"],
-    taus: Float[Array, " N"],
-    target: Float[Array, " M"],
-    kappa: Float[Array, ""],
-    share: Float[Array, " M"],
-) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
-    """Return Σⱼ pⱼ ρ^κ_{τᵢ}(yⱼ − θᵢ) and its derivative by yⱼ − θᵢ, for every prediction."""
-    out = (jax.ShapeDtypeStruct(predicted.shape, predicted.dtype),) * 2
-    made = functools.partial(pl.pallas_call, _pair_sums, out_shape=out)
-    warps = max(1, len(predicted) * len(target) // PAIRS)
-    return _run(made, warps, (predicted, taus, target, kappa[None], share))
-
-
-def _pair_sums(predicted: Any, taus: Any, target: Any, kappa: Any, share: Any, loss: Any, slope: Any) -> None:
-    """Targets are rows, so that each thread adds up its own columns."""
-    error = target[...][:, None] - predicted[...][None, :]
-    losses, slopes = loss_and_slope(error, taus[...][None, :], kappa[0])
-    loss[...] = jnp.sum(share[...][:, None] * losses, axis=0)
-    slope[...] = jnp.sum(share[...][:, None] * slopes, axis=0)
-
-
-def _block(room: int, weight: Any, *others: Any) -> int:
-    """Return how many rows of W a program works on, for these levels and samples."""
-    numbers = weight.shape[1] + sum(map(len, others))
-    return next(size for size in BLOCKS if len(weight) % size == 0 and (size * numbers <= room or size == BLOCKS[-1]))
-
-
-def _rows(x: Any, block: int) -> pl.BlockSpec:
-    return pl.BlockSpec((block, *x.shape[1:]), lambda i: (i, *[0] * (x.ndim - 1)))
-
-
-def _columns(x: Any, block: int) -> pl.BlockSpec:
-    return pl.BlockSpec((len(x), block), lambda i: (0, i))
-
-
-def _whole(x: Any, block: int) -> pl.BlockSpec:
-    return pl.BlockSpec(x.shape, lambda i: (0,) * x.ndim)
-
-
 def _call(kernel: Any, block: int, arguments: tuple[Array, ...], out: Any, places: Any) -> Any:
     """Run a kernel for every block of W. Of its arguments, `mean` has the first three and `product` the first six."""
-    kinds = (_rows, _rows, _whole, _columns, _columns, _whole, _whole, _whole)
+    kinds = (rows, rows, whole, columns, columns, whole, whole, whole)
     specs = [kind(x, block) for kind, x in zip(kinds, arguments, strict=False)]
-    made = functools.partial(pl.pallas_call, kernel, out_shape=out, in_specs=specs, out_specs=places)
-    return _run(functools.partial(made, grid=(len(arguments[0]) // block,)), WARPS, arguments)
-
-
-def _run(made: Any, warps: int, arguments: tuple[Array, ...]) -> Any:
-    compiled = made(compiler_params=triton.CompilerParams(num_warps=warps, num_stages=1))
-    return jax.lax.platform_dependent(*arguments, cuda=compiled, default=made(interpret=True))
+    return launch(kernel, len(arguments[0]) // block, specs, arguments, out, places)
