@@ -38,13 +38,14 @@ def huber_by_hand(predicted, taus, target, kappa) -> float:
     return total
 
 
+@pytest.mark.parametrize("equal", [False, True])
 @pytest.mark.parametrize("targets", [1, 6, 7, 8])
-def test_the_loss_of_a_cpu_is_that_of_other_devices(targets):
+def test_the_loss_of_a_cpu_is_that_of_other_devices(targets, equal):
     keys = jax.random.split(jax.random.key(0), 3)
     predicted, target = jax.random.normal(keys[0], (5,)), jax.random.normal(keys[1], (targets,))
-    share = jax.nn.softmax(jax.random.normal(keys[2], (targets,)))
+    share = jax.nn.softmax(jax.random.normal(keys[2], (targets,)) * (0.0 if equal else 1.0))
     given = (predicted, midpoints(5), target, jnp.asarray(0.3), share)
-    for one, other in zip(_target_by_target(*given), _all_pairs(*given), strict=True):
+    for one, other in zip(_target_by_target(*given), _all_pairs(*given, equal=equal), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
