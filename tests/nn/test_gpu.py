@@ -63,13 +63,13 @@ def outputs_and_gradients(sizes: Sizes) -> Any:
     [
         (Sizes(), True),
         (Sizes(192, 128, 64, 1), True),
-        (Sizes(actions=32), True),
+        (Sizes(actions=8), True),
         (Sizes(width=48), False),
         (Sizes(levels=12), False),
         (Sizes(levels=8), False),
         (Sizes(batch=10), False),
         (Sizes(batch=256), False),
-        (Sizes(actions=33), False),
+        (Sizes(actions=9), False),
     ],
 )
 def test_sizes_that_have_kernels(sizes: Sizes, kernel: bool, with_kernels: None):

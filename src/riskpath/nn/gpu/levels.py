@@ -21,12 +21,14 @@ from jaxtyping import Array, Float, Int
 from riskpath.nn.cosines import chosen_row
 from riskpath.nn.gpu.launch import block_of, columns, launch, rows, suits, suits_width, whole
 
-PRODUCT_ROOM, GRADIENTS_ROOM, MEAN_ROOM = 40_960, 10_240, 20_480
+PRODUCT_ROOM, SMALL_PRODUCT_ROOM, MEAN_ROOM = 40_960, 12_288, 20_480
 """At most how many numbers a program holds for its rows: each row has a number for every level, sample and wave. Larger
-rooms share more work, smaller ones let more programs run side by side; these are the fastest for 64 levels and 32
-samples."""
-OUTPUTS = 32
-"""Most actions."""
+rooms share more work, smaller ones let more programs run side by side. These are the fastest of those tried; a small
+product, of less than 64 × 32 outputs, can take ten times as long with too large a block."""
+GRADIENTS_BLOCK = 64
+"""Rows of W of a program for the gradients; for all numbers of levels and samples within a fifth of the fastest."""
+OUTPUTS = 8
+"""Most actions. With 16 of them, and 32 levels and samples, XLA is faster."""
 
 
 @custom_vmap
@@ -61,7 +63,8 @@ def product(
     actions: Int[Array, " B"],
 ) -> Float[Array, "B N"]:
     """Return (ψ ⊙ V_a) φᵀ of every sample; differentiable in W, b, V and ψ."""
-    block = block_of(PRODUCT_ROOM, weight, waves, features)
+    room = PRODUCT_ROOM if len(waves) * len(features) >= 64 * 32 else SMALL_PRODUCT_ROOM
+    block = block_of(room, weight, waves, features)
     parts = (len(weight) // block, len(features), len(waves))
     place = pl.BlockSpec((None, *parts[1:]), lambda i: (i, 0, 0))
     arguments, shape = (weight, bias, waves, out, features, actions), jax.ShapeDtypeStruct(parts, features.dtype)
@@ -93,11 +96,10 @@ def _forward(*arguments: Array) -> tuple[Array, tuple[Array, ...]]:
 
 def _backward(saved: tuple[Array, ...], cotangent: Array) -> tuple[Array | None, ...]:
     weight, _, waves, out, features, _ = saved
-    block = block_of(GRADIENTS_ROOM, weight, waves, features)
     shapes = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (weight, out, features))
-    places = (rows(weight, block), columns(out, block), columns(features, block))
+    places = (rows(weight, GRADIENTS_BLOCK), *(columns(x, GRADIENTS_BLOCK) for x in (out, features)))
     arguments = (*saved, cotangent, waves.T)
-    d_weight, d_out, d_features = _call(_gradients, block, arguments, shapes, places)
+    d_weight, d_out, d_features = _call(_gradients, GRADIENTS_BLOCK, arguments, shapes, places)
     return d_weight, d_weight[:, 0], None, d_out, d_features, None  # the first wave is cos(0) = 1
 
 
