@@ -45,6 +45,10 @@ USUAL_LOOPS: dict[str, Any] = (
 USUAL_PASSES = {"xla_disable_hlo_passes": ""} if USUAL_LOOPS else {}
 """Those of them that decide where arrays are copied."""
 mlir.make_ir_context = functools.cache(mlir.make_ir_context)  # making one takes as long as lowering a small program
+if USUAL_LOOPS:  # random numbers without loops inside: the same bits, and shorter to compile
+    from jax._src.random import threefry2x32
+
+    mlir.register_lowering(threefry2x32.threefry2x32_p, threefry2x32._threefry2x32_lowering_rule, platform="cpu")
 quick: Any = SimpleNamespace(compress=lambda x: zlib.compress(x, 1), decompress=zlib.decompress)
 compilation_cache.__dict__["zlib"] = quick  # it takes half the time
 jax.config.update("jax_numpy_rank_promotion", "raise")

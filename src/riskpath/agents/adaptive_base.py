@@ -168,12 +168,13 @@ class AdaptiveAgent(Agent):
         A training episode starts in a random context half of the time, else in that of the first member; any other
         episode as the plan says. So training does not depend on which member was chosen before.
         """
-        member_key, coin_key, context_key = jax.random.split(key, 3)
+        draw, coin, where = jax.random.uniform(key, (3,))  # at once: every call has its own cost
         plan, form = state.params.plan, self.form
-        member = jax.random.categorical(member_key, jnp.log(plan.weights)).astype(jnp.int32)
+        below = jnp.cumsum(plan.weights)
+        member = jnp.argmax(below > draw * below[-1]).astype(jnp.int32)
         planned = form.first(plan, jnp.where(epsilon > 0, 0, member))
-        drawn = form.explore(plan, self.units(state), key=context_key)
-        explore = (epsilon > 0) & (jax.random.uniform(coin_key) < 0.5)
+        drawn = form.explore(plan, self.units(state), where)
+        explore = (epsilon > 0) & (coin < 0.5)
         first = jax.tree.map(lambda a, b: jnp.where(explore, a, b), drawn, planned)
         return self._advance(memory, time_step, first)
 

@@ -10,6 +10,7 @@ is seen, one for all starts. Mixtures with the mean maximise λ E[Z] − V inste
 w·CVaR_η.
 """
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -100,10 +101,10 @@ class GoalForm(eqx.Module):
         """Return the number of the goal for the measure itself."""
         return jnp.zeros((), jnp.int32)
 
-    def explore(self, plan: Goals, units: Units, *, key: Key) -> Goal:
-        """Draw the first goal of a training episode from the useful ones."""
+    def explore(self, plan: Goals, units: Units, draw: Float[Array, ""]) -> Goal:
+        """Return the first goal of a training episode, one of the useful ones, from a uniform draw."""
         low, high = _useful(plan, units)
-        return Goal(low + (high - low) * jax.random.uniform(key))
+        return Goal(low + (high - low) * draw)
 
     def advance(self, context: Goal, reward: Float[Array, ""], discount: Any) -> Goal:
         """Return the goal after a reward."""
@@ -118,11 +119,11 @@ class GoalForm(eqx.Module):
         self, step: Transition, count: int, plan: Goals, units: Units, discount: Any, *, key: Key
     ) -> tuple[Goal, Goal]:
         """Return contexts with which a stored step may have been taken, and those after it."""
-        draw_key, kind_key, near_key = jax.random.split(key, 3)
-        u = (jnp.arange(count, dtype=jnp.float32) + jax.random.uniform(draw_key, (count,))) / count
-        kind = jax.random.uniform(kind_key, (count,))
+        u, kind, near = jax.random.uniform(key, (3, count), minval=1e-6)  # at once: every call has its own cost
+        u = (jnp.arange(count, dtype=jnp.float32) + u) / count
         low, high = _useful(plan, units)
-        own = plan.first[0] + NEARBY * units.spread * jax.random.normal(near_key, (count,))
+        normal = math.sqrt(2.0) * jax.lax.erf_inv(2.0 * near - 1.0)
+        own = plan.first[0] + NEARBY * units.spread * normal
         wide = units.low + (units.high - units.low) * u
         b = jnp.where(kind < WIDE, wide, jnp.where(kind < WIDE + OWN, own, low + (high - low) * u))
         following = (b - step.return_so_far) / power(discount, step.time + 1)

@@ -78,9 +78,9 @@ class UtilityForm(eqx.Module):
         """Return the member with the largest β of its predicted law."""
         return jnp.argmax(plan.values).astype(jnp.int32)
 
-    def explore(self, plan: Laws, units: Units, *, key: Key) -> Standing:
-        """Draw the member that plays a training episode."""
-        return self.first(plan, jax.random.randint(key, (), 0, MEMBERS))
+    def explore(self, plan: Laws, units: Units, draw: Float[Array, ""]) -> Standing:
+        """Return the context of the member that plays a training episode, from a uniform draw."""
+        return self.first(plan, jnp.floor(MEMBERS * draw).astype(jnp.int32))
 
     def advance(self, context: Standing, reward: Float[Array, ""], discount: Any) -> Standing:
         """Return the context after a reward."""

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from riskpath.nn.cosines import cos_pi
 from riskpath.nn.history_encoder import HistoryEncoder, encode_both
 from riskpath.nn.mlp import MLP
 from riskpath.nn.network import Network
@@ -43,7 +44,7 @@ def cell_quantiles(atoms: Float[Array, "N *A"], taus: Float[Array, " M"]) -> Flo
 def describe(x: Float[Array, ""], reach: float) -> Float[Array, " F"]:
     """Return features of a number between −reach and reach: itself, and cosines that tell nearby numbers apart."""
     x = jnp.clip(x / reach, -1.0, 1.0)
-    return jnp.concatenate([x[None], jnp.cos(jnp.pi * jnp.arange(1, NUMBER_WAVES, dtype=jnp.float32) * (x + 1.0) / 2)])
+    return jnp.concatenate([x[None], cos_pi(jnp.arange(1, NUMBER_WAVES, dtype=jnp.float32) * (x + 1.0) / 2)])
 
 
 class Inputs(eqx.Module):
@@ -73,7 +74,7 @@ class Inputs(eqx.Module):
         x = self.encoder(observation)
         if self._waves:
             k = jnp.arange(1, self._waves + 1, dtype=jnp.float32)
-            waves = jnp.cos(jnp.pi * k[:, None] * (jnp.clip(x, -1.0, 1.0)[None, :] + 1.0) / 2)
+            waves = cos_pi(k[:, None] * (jnp.clip(x, -1.0, 1.0)[None, :] + 1.0) / 2)
             x = jnp.concatenate([x, waves.ravel()])
         return self.linear(x if encoded is None else jnp.concatenate([x, encoded]))
 
