@@ -107,7 +107,7 @@ class ContinuousSize(NamedTuple):
         own = CONTINUOUS[name]().training  # the interval of target updates, at which Adaptive renews its plan
         sizes: dict[str, Any] = {"batch_size": self.batch, "buffer_size": self.buffer_size, "learning_starts": 800}
         training = dataclasses.replace(own, **sizes)
-        network = rp.Network(hidden=(self.width, self.width), window=10, head=head)
+        network = rp.Network(hidden=(self.width, self.width), window=10 if "TQL" in name else None, head=head)
         return CONTINUOUS[name](rp.CVaR(0.25), network=network, training=training)
 
 
@@ -229,12 +229,12 @@ def measure_all(options: argparse.Namespace) -> None:
     def add(program: str, head: str | None, size: Any, lanes: int, rate: dict[str, Any], **more: Any) -> None:
         rows.append({"program": program, "head": head, "size": size.name, "lanes": lanes, **rate, **more})
         speeds = "".join(f"{x:12,.1f}" for x in (rate["updates_per_second"], min(rate["rates"]), max(rate["rates"])))
-        print(f"{program:16}{head or '':10}{size!s:24}{lanes:6}{speeds}{rate['cores_used']:7.2f}", flush=True)
+        print(f"{program:21}{head or '':10}{size!s:24}{lanes:6}{speeds}{rate['cores_used']:7.2f}", flush=True)
         everything = {"command": command, **here, "peers": versions, "sizes": sizes, "buffer_copies": copies}
         target.write_text(json.dumps({**everything, "rows": rows, "ratios": ratios(rows)}, indent=2) + "\n")
 
     columns = f"{'lanes':>6}{'updates/s':>12}{'lowest':>12}{'highest':>12}{'cores':>7}"
-    print(f"\n{'program':16}{'head':10}{'size':24}{columns}")
+    print(f"\n{'program':21}{'head':10}{'size':24}{columns}")
     for size in (SIZES[name] for name in options.sizes):
         for program, peer in PEERS.items() if options.peers and isinstance(size, Size) else ():
             compared = getattr(size, "compared", 1)
