@@ -123,7 +123,7 @@ def bench(
         steps: Environment steps of each seed; by default those of the size of the problem (`bench_suite.SIZES`).
         quantiles: Quantiles or atoms of each critic; by default 32. An agent that is given as an object keeps its own.
         out: A folder for finished cells, in which an interrupted benchmark goes on.
-        quick: Short training on two small problems: shows that everything runs, not what agents reach.
+        quick: Short training on two small problems, two minutes on two cores: a first look, not what agents reach.
         only: Train only the cells with this text in their name, for example "Adaptive on".
         command: The command to be recorded with the results.
         retries: How often a failing cell is tried again.
