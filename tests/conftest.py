@@ -45,10 +45,18 @@ USUAL_LOOPS: dict[str, Any] = (
 USUAL_PASSES = {"xla_disable_hlo_passes": ""} if USUAL_LOOPS else {}
 """Those of them that decide where arrays are copied."""
 mlir.make_ir_context = functools.cache(mlir.make_ir_context)  # making one takes as long as lowering a small program
-if USUAL_LOOPS:  # random numbers without loops inside: the same bits, and shorter to compile
-    from jax._src.random import threefry2x32
 
-    mlir.register_lowering(threefry2x32.threefry2x32_p, threefry2x32._threefry2x32_lowering_rule, platform="cpu")
+
+def draw_with_loops(loops: bool) -> None:
+    """Let programs compute random numbers with loops, as usual on a CPU, or without: the same bits, sooner compiled."""
+    if USUAL_LOOPS:
+        from jax._src.random import threefry2x32 as of
+
+        rule = of._threefry2x32_cpu_lowering_rule if loops else of._threefry2x32_lowering_rule
+        mlir.register_lowering(of.threefry2x32_p, rule, platform="cpu")
+
+
+draw_with_loops(False)
 quick: Any = SimpleNamespace(compress=lambda x: zlib.compress(x, 1), decompress=zlib.decompress)
 compilation_cache.__dict__["zlib"] = quick  # it takes half the time
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -158,8 +166,10 @@ def as_users() -> Iterator[None]:
     """Compile programs exactly as users do, for a test about bits: they depend on how loops are fused."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
+    draw_with_loops(True)
     try:
         with compiler_options(USUAL_LOOPS):
             yield
     finally:
+        draw_with_loops(False)
         jax.config.update("jax_disable_most_optimizations", before)

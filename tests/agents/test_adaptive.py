@@ -296,6 +296,17 @@ def test_relabelled_goals_are_those_that_the_rewards_so_far_leave():
     assert -1 / SCALE - 1e-3 < elsewhere.min() < elsewhere.max() < 1 / SCALE + 1e-3
 
 
+def test_training_episodes_start_in_useful_contexts():
+    draws = (jnp.arange(60) + 0.5) / 60
+    plan = Goals(jnp.zeros(5), jnp.eye(5)[0], jnp.float32(1.0), jnp.float32(3.0))
+    goals = jax.vmap(lambda u: GoalForm(rp.CVaR(0.2)).explore(plan, UNITS, u).goal)(draws)
+    assert 0.8 < float(goals.min()) < 0.9
+    assert 3.1 < float(goals.max()) < 3.2
+    form = UtilityForm(rp.Wang(-0.75))
+    members = jax.vmap(lambda u: form.explore(form.plan(), UNITS, u).member)(jnp.append(draws, 1 - 2**-23))
+    np.testing.assert_array_equal(np.bincount(members), [10, 10, 10, 10, 10, 11])
+
+
 @pytest.mark.parametrize("risk", ["cvar:0.1", "wang:0.75"])
 def test_an_episode_is_played_by_the_members_with_their_weights(risk):
     agent = rp.Adaptive(risk, network=NETWORK, training=TRAINING)

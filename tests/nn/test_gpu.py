@@ -50,7 +50,8 @@ def outputs_and_gradients(sizes: Sizes) -> Any:
     def total(parameters: Any, taus: jax.Array, actions: jax.Array) -> jax.Array:
         cosines, out, features = parameters
         one = lambda features, action: cosines.of_action(taus, out, features, action)  # noqa: E731
-        return jnp.sum(wanted * jax.vmap(one)(features, actions))
+        with kernels.over_batch():
+            return jnp.sum(wanted * jax.vmap(one)(features, actions))
 
     # A new function, which is traced anew, in every call.
     return lambda: eqx.filter_vmap(eqx.filter_value_and_grad(lambda *x: total(*x)))(
@@ -76,7 +77,7 @@ def test_sizes_that_have_kernels(sizes: Sizes, kernel: bool, with_kernels: None)
     assert ("pallas_call" in str(jax.make_jaxpr(outputs_and_gradients(sizes))())) == kernel
 
 
-@pytest.mark.parametrize("sizes", [Sizes(), Sizes(192, 32, 16, 5), Sizes(batch=10)])
+@pytest.mark.parametrize("sizes", [Sizes(), Sizes(192, 32, 16, 5), Sizes(256, 64, 32, 8), Sizes(batch=10)])
 def test_quantiles_and_their_gradients_are_those_of_plain_jax(sizes: Sizes, with_kernels: None):
     ours = jax.jit(outputs_and_gradients(sizes))()
     with kernels.without_kernels():
@@ -106,7 +107,11 @@ def layer_and_gradients(inputs: int, width: int, batch: int) -> Any:
     keys = jax.random.split(jax.random.key(1), 3)
     mlps = eqx.filter_vmap(lambda key: MLP(inputs, (width,), key=key))(jax.random.split(keys[0], LANES))
     x, wanted = jax.random.normal(keys[1], (LANES, batch, inputs)), jax.random.normal(keys[2], (batch, width))
-    total = lambda given: jnp.sum(wanted * jax.vmap(given[0])(given[1]))  # noqa: E731
+
+    def total(given: Any) -> jax.Array:
+        with kernels.over_batch():
+            return jnp.sum(wanted * jax.vmap(given[0])(given[1]))
+
     return lambda: eqx.filter_vmap(eqx.filter_value_and_grad(lambda given: total(given)))((mlps, x))
 
 
@@ -129,6 +134,27 @@ def test_a_layer_and_its_gradients(inputs: int, width: int, batch: int, kernel: 
         plain = jax.jit(layer_and_gradients(inputs, width, batch))()
     for mine, expected in zip(*map(jax.tree.leaves, (ours, plain)), strict=True):
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("in_batch", [False, True])
+def test_one_sample_has_gradients_as_well(in_batch: bool, with_kernels: None):
+    """JAX cannot differentiate the kernels for a batch inside of `vmap`, nor forwards, so they are not used there."""
+    mlp, x = MLP(5, (64,), key=jax.random.key(0)), jax.random.normal(jax.random.key(1), (16, 5))
+    of = lambda x: jnp.sum(mlp(x) ** 2)  # noqa: E731
+    if in_batch:
+        with kernels.over_batch():
+            constant = eqx.filter_grad(lambda mlp: jnp.mean(jax.vmap(lambda y: jnp.sum(mlp(x[0]) + y[0]))(x)))(mlp)
+        assert jax.tree.all(jax.tree.map(lambda g: bool(jnp.isfinite(g).all()), eqx.filter(constant, eqx.is_array)))
+        return
+    one, each = jax.grad(of)(x[0]), jax.vmap(jax.grad(of))(x)
+    np.testing.assert_allclose(one, each[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(jax.jvp(of, (x[0],), (x[1],))[1], one @ x[1], rtol=1e-4)
+
+
+def test_other_activations_have_no_kernel(with_kernels: None):
+    mlp = MLP(16, (64,), jax.nn.silu, key=jax.random.key(0))
+    with kernels.over_batch():
+        assert "pallas_call" not in str(jax.make_jaxpr(jax.vmap(mlp))(jnp.ones((16, 16))))
 
 
 @pytest.mark.parametrize(("online", "target"), [(32, 128), (12, 16)])

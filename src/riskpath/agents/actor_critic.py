@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from riskpath.agents.agent import AgentState
 from riskpath.agents.config import ActorCriticTraining
-from riskpath.agents.learning import adam, observe_batch
+from riskpath.agents.learning import adam, mean_over, observe_batch
 from riskpath.nn.critics import Twins
 from riskpath.types import Key
 
@@ -73,7 +73,7 @@ def actor_critic_step(
         part = jax.tree.map(lambda x, i=i: x[i], parts)
         state, loss = _critic_step(t, state, critic_loss, part, key=step_key)
         losses.append(loss)
-    mean_loss = lambda actor: jnp.mean(jax.vmap(lambda sample: actor_loss(actor, state, sample))(part))  # noqa: E731
+    mean_loss = lambda actor: mean_over(lambda sample: actor_loss(actor, state, sample), part)  # noqa: E731
     gradient = eqx.filter_grad(mean_loss)(state.params.actor)
     places = lambda s: (s.params.actor, s.opt_state.actor)  # noqa: E731
     updated = _adam_step(t, *places(state), gradient, t.actor_learning_rate, state)
@@ -84,9 +84,7 @@ def _critic_step(
     t: ActorCriticTraining, state: AgentState, critic_loss: Any, batch: Any, *, key: Key
 ) -> tuple[AgentState, Float[Array, ""]]:
     keys = jax.random.split(key, t.batch_size)
-    mean_loss = lambda critic: jnp.mean(  # noqa: E731
-        jax.vmap(lambda sample, key: critic_loss(critic, state, sample, key))(batch, keys)
-    )
+    mean_loss = lambda critic: mean_over(lambda *given: critic_loss(critic, state, *given), batch, keys)  # noqa: E731
     loss, gradient = eqx.filter_value_and_grad(mean_loss)(state.params.critic)
     places = lambda s: (s.params.critic, s.opt_state.critic)  # noqa: E731
     updated = _adam_step(t, *places(state), gradient, t.learning_rate, state)

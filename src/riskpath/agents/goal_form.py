@@ -119,7 +119,7 @@ class GoalForm(eqx.Module):
         self, step: Transition, count: int, plan: Goals, units: Units, discount: Any, *, key: Key
     ) -> tuple[Goal, Goal]:
         """Return contexts with which a stored step may have been taken, and those after it."""
-        u, kind, near = jax.random.uniform(key, (3, count), minval=1e-6)  # at once: every call has its own cost
+        u, kind, near = jax.random.uniform(key, (3, count), minval=1e-6)  # above 0, whose normal is infinite
         u = (jnp.arange(count, dtype=jnp.float32) + u) / count
         low, high = _useful(plan, units)
         normal = math.sqrt(2.0) * jax.lax.erf_inv(2.0 * near - 1.0)

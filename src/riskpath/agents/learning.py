@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from riskpath.agents.agent import Agent, AgentState
 from riskpath.agents.config import BaseTraining
+from riskpath.nn.kernels import over_batch
 from riskpath.nn.losses import in_parts, midpoints
 from riskpath.nn.observation_encoder import update_statistics
 from riskpath.types import Key, Window
@@ -38,13 +39,19 @@ def gradient_step(
     state = observe_batch(state, batch)
 
     def mean_loss(params: Any) -> Float[Array, ""]:
-        return jnp.mean(jax.vmap(lambda sample: loss(params, sample))(batch))
+        return mean_over(lambda sample: loss(params, sample), batch)
 
     value, gradient = eqx.filter_value_and_grad(mean_loss)(state.params)
     rate = training.learning_rate * training.decay(state.gradient_steps)
     params, opt_state = adam(_ADAM, state.params, gradient, state.opt_state, rate)
     places = lambda s: (s.params, s.opt_state, s.gradient_steps)  # noqa: E731
     return eqx.tree_at(places, state, (params, opt_state, state.gradient_steps + 1)), {"loss": value}
+
+
+def mean_over(loss: Any, *batch: Any) -> Float[Array, ""]:
+    """Return the mean of a loss of one sample over a batch."""
+    with over_batch():
+        return jnp.mean(jax.vmap(loss)(*batch))
 
 
 def adam(

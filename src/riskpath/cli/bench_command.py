@@ -44,7 +44,7 @@ def bench(
         quantiles: Quantiles or atoms of each critic; by default 32.
         out: The folder for the results, in which an interrupted benchmark also goes on; by default results/bench, or
             runs/bench if any other option is given.
-        quick: Short training on two small problems with two seeds, a few minutes.
+        quick: Short training on two small problems with two seeds, two minutes on two cores.
         only: Train only the cells with this text in their name, for example "Adaptive on".
         retries: How often a failing cell is tried again.
         ray: Train on a Ray cluster: auto for the one of this machine, or HOST:PORT.

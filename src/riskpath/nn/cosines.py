@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from riskpath.nn.kernels import gpu_kernels
+from riskpath.nn.kernels import batch_kernels, gpu_kernels
 from riskpath.types import Key
 
 WAVES = 64
@@ -32,7 +32,7 @@ class Cosines(eqx.Module):
         self, taus: Float[Array, " N"], out: Float[Array, "A H"], features: Float[Array, " H"], action: Int[Array, ""]
     ) -> Float[Array, " N"]:
         """Return φ · (ψ ⊙ V_a) of every level, for the weights V of all actions."""
-        kernels = gpu_kernels()
+        kernels = batch_kernels(features)
         if kernels is not None:
             return kernels.of_action(*self._arrays(taus), out, features, action)
         return self(taus) @ (features * chosen_row(out, action))

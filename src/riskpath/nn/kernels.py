@@ -1,4 +1,8 @@
-"""Where kernels written by hand are used instead of XLA's: on recent NVIDIA GPUs, except in exported programs."""
+"""Where kernels written by hand are used instead of XLA's: on recent NVIDIA GPUs, except in exported programs.
+
+Some of them are for a whole batch: `vmap` over samples becomes one kernel. JAX can differentiate the mean over a batch
+of those, but not the function of one sample; so they are used only in the loss of a batch (`over_batch`).
+"""
 
 import contextlib
 import contextvars
@@ -8,15 +12,32 @@ from collections.abc import Iterator
 from types import ModuleType
 
 import jax
+from jaxtyping import Array
 
 OLDEST = 8.0
 """The compute capability that they need."""
 _portable = contextvars.ContextVar("portable", default=False)
+_in_batch = contextvars.ContextVar("in_batch", default=False)
 
 
 def gpu_kernels() -> ModuleType | None:
     """Return the package `nn.gpu`, or None where its kernels cannot be used."""
     return None if _portable.get() else _load()
+
+
+def batch_kernels(x: Array) -> ModuleType | None:
+    """Return the same in the loss of a batch, for an argument that differs between its samples; else None."""
+    return gpu_kernels() if _in_batch.get() and type(x).__name__ == "BatchTracer" else None
+
+
+@contextlib.contextmanager
+def over_batch() -> Iterator[None]:
+    """Use kernels for a whole batch inside: for a `vmap` over samples whose result is differentiated outside of it."""
+    token = _in_batch.set(True)
+    try:
+        yield
+    finally:
+        _in_batch.reset(token)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
-from riskpath.nn.kernels import gpu_kernels
+from riskpath.nn.kernels import batch_kernels
 from riskpath.types import Key
 
 
@@ -32,7 +32,7 @@ class MLP(eqx.Module):
         return x
 
     def _after(self, layer: eqx.nn.Linear, x: Float[Array, " D"]) -> Float[Array, " H"]:
-        kernels = gpu_kernels()
+        kernels = batch_kernels(x)
         if kernels is not None and self.activation is jax.nn.relu:
             return kernels.relu_layer(layer.weight, layer.bias, x)
         return self.activation(layer(x))
