@@ -297,7 +297,7 @@ def test_relabelled_goals_are_those_that_the_rewards_so_far_leave():
 
 
 def test_training_episodes_start_in_useful_contexts():
-    draws = (jnp.arange(60) + 0.5) / 60
+    draws = (jnp.arange(60.0) + 0.5) / 60
     plan = Goals(jnp.zeros(5), jnp.eye(5)[0], jnp.float32(1.0), jnp.float32(3.0))
     goals = jax.vmap(lambda u: GoalForm(rp.CVaR(0.2)).explore(plan, UNITS, u).goal)(draws)
     assert 0.8 < float(goals.min()) < 0.9
