@@ -68,6 +68,7 @@ def test_help_is_printed(cli, arguments):
             "unknown environment 'Grid' (did you mean RiskyGrid?); there are AmericanPut",
         ),
         (["solve", "RiskyGrid", "ThreeState"], "unexpected argument 'ThreeState'"),
+        (["train", "RiskyGrid"], "unexpected argument 'RiskyGrid': give it by name, for example --env RiskyGrid"),
         (["solve", "RiskyGrid", "--risk", "cvar:2"], "CVaR level must be in (0, 1], got 2"),
         (["solve", "RiskyGrid", "--risk", "cvar"], "risk measure 'cvar' needs a level, for example cvar:0.5"),
         (["solve", "RiskyGrid", "--risk", "sharpe:1"], "unknown risk measure 'sharpe:1'; use mean, cvar:LEVEL"),

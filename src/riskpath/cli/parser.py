@@ -105,7 +105,8 @@ def unknown_line(unknown: list[str], known: list[str]) -> str:
     """Return the line that answers unknown arguments: the new name of an old option, or the most similar one."""
     options = [word.partition("=")[0].replace("_", "-") for word in unknown if word.startswith("--")]
     if not options:
-        return f"unexpected argument {unknown[0]!r}"
+        by_name = f": give it by name, for example --env {unknown[0]}" if "--env" in known else ""
+        return f"unexpected argument {unknown[0]!r}{by_name}"
     for option in options:
         if line := _renamed_option(option, known):
             return line
