@@ -1,7 +1,8 @@
 """Where kernels written by hand are used instead of XLA's: on recent NVIDIA GPUs, except in exported programs.
 
 Some of them are for a whole batch: `vmap` over samples becomes one kernel. JAX can differentiate the mean over a batch
-of those, but not the function of one sample; so they are used only in the loss of a batch (`over_batch`).
+of those, but not the function of one sample; so they are used only in the loss of a batch (`over_batch`). A loss that
+itself takes the gradient of a network has to do so in `without_kernels`.
 """
 
 import contextlib
@@ -27,27 +28,26 @@ def gpu_kernels() -> ModuleType | None:
 
 def batch_kernels(x: Array) -> ModuleType | None:
     """Return the same in the loss of a batch, for an argument that differs between its samples; else None."""
-    return gpu_kernels() if _in_batch.get() and type(x).__name__ == "BatchTracer" else None
+    return gpu_kernels() if _in_batch.get() and type(x).__name__ == "BatchTracer" else None  # JAX's class is private
 
 
 @contextlib.contextmanager
-def over_batch() -> Iterator[None]:
+def _true(variable: contextvars.ContextVar[bool]) -> Iterator[None]:
+    token = variable.set(True)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def over_batch() -> contextlib.AbstractContextManager[None]:
     """Use kernels for a whole batch inside: for a `vmap` over samples whose result is differentiated outside of it."""
-    token = _in_batch.set(True)
-    try:
-        yield
-    finally:
-        _in_batch.reset(token)
+    return _true(_in_batch)
 
 
-@contextlib.contextmanager
-def without_kernels() -> Iterator[None]:
+def without_kernels() -> contextlib.AbstractContextManager[None]:
     """Use none inside, for programs that other machines will run."""
-    token = _portable.set(True)
-    try:
-        yield
-    finally:
-        _portable.reset(token)
+    return _true(_portable)
 
 
 @functools.cache

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float
 
-from riskpath.nn.gpu.launch import SMALLEST, block_of, columns, launch, rows, suits, suits_width, whole
+from riskpath.nn.gpu.launch import SMALLEST, block_of, columns, launch, plainly, rows, suits, suits_width, whole
 
 LONGEST = 32
 """Most inputs. With 64 XLA is as fast, with 128 faster."""
@@ -32,7 +32,7 @@ def relu_layer(weight: Float[Array, "H D"], bias: Float[Array, " H"], x: Float[A
 def _batch(size: int, batched: list[bool], weight: Array, bias: Array, x: Array) -> tuple[Array, bool]:
     if batched == [False, False, True] and suits_width(len(weight)) and suits(size) and x.shape[1] <= LONGEST:
         return layer(*(_padded(one) for one in (weight, x)), bias), True
-    return jax.vmap(relu_layer.fun, in_axes=[0 if one else None for one in batched])(weight, bias, x), True
+    return plainly(relu_layer.fun, batched, (weight, bias, x))
 
 
 def _padded(x: Float[Array, "N D"]) -> Float[Array, "N P"]:

@@ -19,7 +19,7 @@ from jax.experimental import pallas as pl
 from jaxtyping import Array, Float, Int
 
 from riskpath.nn.cosines import chosen_row
-from riskpath.nn.gpu.launch import block_of, columns, launch, rows, suits, suits_width, whole
+from riskpath.nn.gpu.launch import block_of, columns, launch, plainly, rows, suits, suits_width, whole
 
 PRODUCT_ROOM, SMALL_PRODUCT_ROOM, MEAN_ROOM = 40_960, 12_288, 20_480
 """At most how many numbers a program holds for its rows: each row has a number for every level, sample and wave. Larger
@@ -50,7 +50,7 @@ def _batch(size: int, batched: list[bool], *arguments: Array) -> tuple[Array, bo
     fits = suits_width(len(weight)) and suits(len(waves), size) and len(out) <= OUTPUTS
     if fits and batched == [False] * 4 + [True] * 2:
         return product(*arguments), True
-    return jax.vmap(of_action.fun, in_axes=[0 if one else None for one in batched])(*arguments), True
+    return plainly(of_action.fun, batched, arguments)
 
 
 @jax.custom_vjp
