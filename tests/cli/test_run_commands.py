@@ -233,6 +233,10 @@ def test_a_folder_of_a_plain_save_is_evaluated_and_resumed_in_place(cli, tmp_pat
     status, out, _ = cli("evaluate", str(folder), "--episodes", "3", "--json")
     figures = json.loads(out)["figures"]
     assert [(row["setting"], row["figure"]) for row in figures][1::9] == [(0, "cvar:0.2"), (1, "cvar:0.8")]
+    exact = [row["exact"] for row in figures]
+    assert exact[1::9] == pytest.approx(rp.load(folder).values().mean(axis=1).tolist())
+    assert exact[2] <= exact[4] == rp.load(folder).law().quantile(0.5)  # of the 5 % and 50 % quantiles
+    assert exact[7:9] == [None, None]  # of discounted returns
     status, _, _ = cli("resume", str(folder), "--steps", "20")
     assert status == 0
     assert rp.load(folder).steps == 100

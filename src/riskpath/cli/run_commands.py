@@ -1,11 +1,14 @@
 """Commands for runs: train, evaluate, resume and export."""
 
 import dataclasses
+import functools
 import json as json_module
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import tyro
 from rich.console import Console
 
@@ -18,10 +21,12 @@ from riskpath.errors import RiskpathError
 from riskpath.evaluation.evaluation import Evaluation
 from riskpath.experiments.records import header, write_json
 from riskpath.risk.compose import parse_risk
+from riskpath.risk.law import Law
 from riskpath.risk.measures import RiskMeasure
 from riskpath.training import inputs
 from riskpath.training.callbacks import JSONLines
 from riskpath.training.checkpoint import Checkpointer
+from riskpath.training.exact_laws import exact_laws, quick_values
 from riskpath.training.progress import working
 from riskpath.training.run import Run
 from riskpath.training.train import train as train_agent
@@ -60,7 +65,7 @@ def train(options: TrainOptions) -> None:
         num_envs=options.num_envs,
         seed=options.seed,
         evaluate_every=max(1, options.steps // 10),
-        evaluator=None if hasattr(environment, "mdp") else sample_values,
+        evaluator=curve_point,
         progress=True,
         **saving,
     )
@@ -77,6 +82,8 @@ def evaluate(
     json: bool = False,
 ) -> None:
     """Roll out the policies of a saved run: mean, risk and quantiles of the return with 95% intervals.
+
+    On a small finite problem the exact figures stand beside the sampled ones.
 
     Args:
         run: A folder that `riskpath train --out` or `run.save` wrote.
@@ -97,13 +104,17 @@ def evaluate(
         if measure is not None and found.agents[0].can_serve(measure):
             found = found.serve(measure)
         sample = found.evaluate(episodes, seed=seed, env=environment)
-    rows = [row for setting in range(len(found.agents)) for row in _figures(sample, setting, measure)]
+        exact = exact_laws(found) if environment is None else None
+    rows = [row for setting in range(len(found.agents)) for row in _figures(sample, setting, measure, exact)]
     if json:
         figures = [{**dataclasses.asdict(row.pop("value")), **row} for row in rows]
         record = {"run": str(run), "steps": found.steps, "seeds": found.seeds, "episodes": episodes}
         print(json_module.dumps({**record, "figures": figures}, indent=2))
     else:
         title = f"{episodes:,} episodes of each of {_seeds(found.seeds)} after {found.steps:,} steps, 95% intervals"
+        for row in rows:
+            if "exact" in row:
+                row["exact"] = "–" if row["exact"] is None else f"{row['exact']:.4g}"
         Console().print(table_of(title, rows))
 
 
@@ -141,7 +152,7 @@ def resume(
     train_agent(
         found,
         **({} if steps is None else {"steps": steps, "evaluate_every": every}),
-        evaluator=None if every is None or hasattr(found.environments[0], "mdp") else sample_values,
+        evaluator=None if every is None else curve_point,
         progress=True,
         checkpoint=checkpointer,
         callbacks=[JSONLines(run / LOG, resume_at=found.steps)] if saved.from_command_line else [],
@@ -181,9 +192,9 @@ def export(
     Console().print(f"written: {path}, {path.stat().st_size / 1024:,.0f} KiB", highlight=False)
 
 
-def sample_values(run: Run) -> dict[str, Any]:
-    """Return a point of the learning curve from few episodes, where there is no exact law; those of a host are slow."""
-    return {"values": run.evaluate(20 if run.sources else 100).values().tolist()}
+def curve_point(run: Run) -> dict[str, Any]:
+    """Return a point of the learning curve: exact, or from few episodes; those of a host are slow."""
+    return {"values": quick_values(run, 20 if run.sources else 100).tolist()}
 
 
 def _require_intervals(seconds: float | None, steps: int | None) -> None:
@@ -212,15 +223,24 @@ def _seeds(count: int) -> str:
     return f"{count} seeds" if count > 1 else "1 seed"
 
 
-def _figures(sample: Evaluation, setting: int, measure: RiskMeasure | None) -> list[dict[str, Any]]:
-    """Return the rows about one setting, each figure with its interval."""
-    own = str(measure or sample.risks[setting])
+def _figures(
+    sample: Evaluation, setting: int, measure: RiskMeasure | None, exact: list[list[Law]] | None
+) -> list[dict[str, Any]]:
+    """Return the rows about one setting: each figure with its interval, and exactly where the laws are known."""
+    risk = measure or sample.risks[setting]
     which = {"setting": setting} if len(sample.risks) > 1 else {}
+    undiscounted = (sample.discounts or [1.0] * len(sample.risks))[setting] == 1
     rows: list[dict[str, Any]] = []
     for name, discounted in (("undiscounted", False), ("discounted", True)):
-        figures = {"mean": sample.mean(discounted)[setting], own: sample.risk(measure, discounted)[setting]}
+        figures = {"mean": sample.mean(discounted)[setting], str(risk): sample.risk(measure, discounted)[setting]}
+        functions: dict[str, Callable[[Law], float]] = {"mean": lambda law: law.mean, str(risk): risk.value}
         if not discounted:
-            values = sample.quantiles(QUANTILES)[setting]
-            figures |= {f"{level:.0%} quantile": value for level, value in zip(QUANTILES, values, strict=True)}
-        rows += [{**which, "return": name, "figure": figure, "value": value} for figure, value in figures.items()]
+            for level, value in zip(QUANTILES, sample.quantiles(QUANTILES)[setting], strict=True):
+                figures[f"{level:.0%} quantile"] = value
+                functions[f"{level:.0%} quantile"] = functools.partial(Law.quantile, tau=level)
+        for figure, value in figures.items():
+            rows.append({**which, "return": name, "figure": figure, "value": value})
+            if exact is not None:
+                values = [functions[figure](law) for law in exact[setting]]
+                rows[-1]["exact"] = float(np.mean(values)) if undiscounted or not discounted else None
     return rows

@@ -15,6 +15,7 @@ from riskpath.mdp.policy_evaluation import describe_policy
 from riskpath.mdp.solution import LINES, Solution
 from riskpath.mdp.solve import PolicyClass, solve
 from riskpath.risk.measures import RiskMeasure
+from riskpath.training.exact_laws import SITUATIONS, exact_laws
 from riskpath.training.run import Run
 
 CLASSES: dict[PolicyClass, str] = {
@@ -93,9 +94,10 @@ def table_of(title: str, rows: list[dict[str, Any]]) -> Table:
 
 def lane_records(run: Run, problem: Any, setting: int = 0) -> list[dict[str, Any]]:
     """Return what each seed of one setting does, the value of its policy, and its own estimate of that value."""
-    discount, episodes = float(run.agents[setting].discount), None
-    if isinstance(run.environments[setting], FiniteEnvironment):
-        values, discounted = run.values()[setting], run.values(discount)[setting]
+    plain, risk, episodes = exact_laws(run), run.agents[setting].risk, None
+    also = None if plain is None else exact_laws(run, discounted=True)
+    if plain is not None and also is not None:
+        values, discounted = ([risk.value(law) for law in laws[setting]] for laws in (plain, also))
     else:
         episodes = 100 if run.sources else 1_000
         sample = run.evaluate(episodes)
@@ -119,7 +121,7 @@ def _in_words(run: Run, seed: int, setting: int, problem: Any) -> str:
     if isinstance(problem, RiskyGrid):
         return problem.path(policy)
     return (
-        "\n".join(describe_policy(environment.mdp(), policy, LINES))
+        "\n".join(describe_policy(environment.mdp(), policy, LINES, SITUATIONS))
         if isinstance(environment, FiniteEnvironment)
         else ""
     )

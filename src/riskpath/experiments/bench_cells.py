@@ -17,25 +17,22 @@ import jax
 import numpy as np
 
 from riskpath.agents.agent import Agent
-from riskpath.envs.finite import FiniteEnvironment
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.bootstrap import Bootstrap
 from riskpath.experiments.bench_scores import CONFIDENCE, RESAMPLES, exact_interval
 from riskpath.experiments.bench_suite import BenchProblem, Entrant, hyperparameters
 from riskpath.experiments.records import write_json
-from riskpath.mdp.policy_evaluation import TooManySituations
 from riskpath.risk.compose import BY_NAME, parse_risk
 from riskpath.risk.law import Law
 from riskpath.risk.measures import Mean
 from riskpath.sweeps.jobs import Report
 from riskpath.sweeps.store import difference
 from riskpath.training.codec import encode
+from riskpath.training.exact_laws import SITUATIONS, exact_laws
 from riskpath.training.run import Run
 from riskpath.training.train import train
 from riskpath.version import __version__
 
-SITUATIONS = 1_000
-"""Policies for large problems are evaluated exactly if they distinguish no more situations than that at any time."""
 SEED, EVALUATION_SEED = 1, 2
 """Seeds of training and of evaluation."""
 
@@ -145,15 +142,7 @@ class Cell:
 
     def _laws(self, run: Run) -> list[list[Law]] | None:
         """Return the exact law of every lane; None if there is none, or if it would take too long."""
-        if not isinstance(self.problem.env, FiniteEnvironment):
-            return None
-        most = None if self.problem.size == "small" else SITUATIONS
-        lanes = [(seed, setting) for setting in range(len(run.agents)) for seed in range(run.seeds)]
-        try:
-            laws = [run.law(*lane, max_situations=most) for lane in lanes]
-        except TooManySituations:
-            return None
-        return [laws[first : first + run.seeds] for first in range(0, len(laws), run.seeds)]
+        return exact_laws(run, None if self.problem.size == "small" else SITUATIONS)
 
     def store(self, folder: Path, content: dict[str, Any]) -> None:
         """Write the file of this cell."""

@@ -134,23 +134,33 @@ def simulate(mdp: Problem, policy: Policy, episodes: int, seed: int | np.random.
     return returns
 
 
-def describe_policy(mdp: Problem, policy: Policy, limit: int | None = None) -> list[str]:
+def describe_policy(
+    mdp: Problem, policy: Policy, limit: int | None = None, max_situations: int | None = None
+) -> list[str]:
     """Return the decisions of a policy in words, one line for every time and state that it can reach.
 
     States without a real choice (one action, or several with the same outcomes) are left out. A limit replaces all
-    lines beyond it by one line that counts them.
+    lines beyond it by one line that counts them. Times from which the policy distinguishes more than `max_situations`
+    are left out.
     """
     situations: dict[tuple[int, State], dict[Action, list[Law]]] = {}
-    for visit in visits(mdp, policy):
-        actions = situations.setdefault((visit.time, visit.state), {})
-        actions.setdefault(visit.action, []).append(visit.return_so_far)
+    rest = []
+    try:
+        for visit in visits(mdp, policy, max_situations=max_situations):
+            actions = situations.setdefault((visit.time, visit.state), {})
+            actions.setdefault(visit.action, []).append(visit.return_so_far)
+    except TooManySituations:
+        if max_situations is None:
+            raise
+        rest = ["… and many more decisions"]
     lines = []
     for (time, state), actions in situations.items():
         if len({frozenset(listed) for listed in mdp.outcomes[state].values()}) > 1:
             lines.append(f"step {time + 1}, {state}: {_describe_choice(actions)}")
-    if limit is not None and len(lines) > limit:
-        lines[limit - 1 :] = [f"… and {len(lines) - limit + 1:,} more decisions"]
-    return lines or ["no choice anywhere"]
+    if limit is not None and len(lines) + len(rest) > limit:
+        lines[limit - 1 :] = rest or [f"… and {len(lines) - limit + 1:,} more decisions"]
+        return lines
+    return lines + rest or ["no choice anywhere"]
 
 
 def _describe_choice(actions: dict[Action, list[Law]]) -> str:

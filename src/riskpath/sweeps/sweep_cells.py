@@ -16,12 +16,11 @@ from riskpath.risk.measures import Mean
 from riskpath.sweeps.axes import Combination
 from riskpath.sweeps.jobs import Report
 from riskpath.sweeps.store import Lane
+from riskpath.training.exact_laws import SITUATIONS
 from riskpath.training.run import Run
 from riskpath.training.train import train
 from riskpath.version import __version__
 
-SITUATIONS = 1_000
-"""A policy for a finite problem is evaluated exactly if it distinguishes no more situations than that at any time."""
 EPISODES, EPISODES_ON_HOST = 1_000, 100
 """Episodes of each lane where there is no exact value."""
 EVALUATION_SEED = 1

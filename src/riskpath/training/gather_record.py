@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from riskpath.envs.finite import FiniteEnvironment
-from riskpath.errors import RiskpathError
 from riskpath.evaluation.bootstrap import Bootstrap
 from riskpath.evaluation.evaluation import Evaluation, setting_labels
 from riskpath.evaluation.rollout import initial_quantiles
@@ -29,6 +28,7 @@ from riskpath.report.run_record import (
 )
 from riskpath.risk.law import Law
 from riskpath.risk.measures import Mean, RiskMeasure
+from riskpath.training.exact_laws import exact_laws
 from riskpath.training.known_optimum import Lookup, OptimumFinder
 from riskpath.training.served_levels import frontier_of
 from riskpath.training.walks import grid_of
@@ -36,8 +36,6 @@ from riskpath.version import __version__
 
 EPISODES, EPISODES_ON_HOST = 2_000, 100
 """Sampled episodes of each seed where there is no exact law."""
-SITUATIONS = 1_000
-"""A law is exact if the policy distinguishes no more situations than that at any time."""
 SHORT = 12
 """Discounted laws are exact if episodes have no more steps than that: nearly every path has a return of its own."""
 ATOMS, LEVELS, STARTS = 200, 50, 16
@@ -134,17 +132,11 @@ class Sample(NamedTuple):
 def _samples(run: Any) -> list[Sample]:
     """Return the laws of every setting: exact where that is quick, otherwise of sampled episodes."""
     settings, limit = range(len(run.agents)), run.spec.max_episode_steps or np.inf
-    try:
-        plain = [[run.law(seed, one, max_situations=SITUATIONS) for seed in range(run.seeds)] for one in settings]
-    except RiskpathError:  # not a finite problem, or too many situations
-        plain = None
-    discounts = [float(agent.discount) for agent in run.agents]
-    if plain is not None and (limit <= SHORT or set(discounts) == {1.0}):
-        law = lambda seed, one: run.law(seed, one, discounts[one], SITUATIONS)  # noqa: E731
-        return [
-            Sample(laws, laws if discounts[one] == 1 else [law(seed, one) for seed in range(run.seeds)], True)
-            for one, laws in enumerate(plain)
-        ]
+    plain = exact_laws(run)
+    undiscounted = all(float(agent.discount) == 1 for agent in run.agents)
+    exact = plain if undiscounted else exact_laws(run, discounted=True) if plain and limit <= SHORT else None
+    if plain is not None and exact is not None:
+        return [Sample(*both, True) for both in zip(plain, exact, strict=True)]
     evaluation = run.evaluate(_episodes(run), seed=1)
     laws = lambda returns: [Law.of_sample(np.asarray(seed, np.float64)) for seed in returns]  # noqa: E731
     discounted = [laws(one) for one in evaluation.discounted]
