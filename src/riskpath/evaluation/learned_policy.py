@@ -24,11 +24,19 @@ from riskpath.evaluation.policy_inputs import (
     as_numbers,
     as_reward,
     missing_reward,
+    read_action,
     require_states,
     same_shapes,
     short,
 )
-from riskpath.evaluation.policy_program import PolicyMemory, act_with_memory, first_memory
+from riskpath.evaluation.policy_program import (
+    MemoryRow,
+    PolicyMemory,
+    act_with_memory,
+    first_memory,
+    split_rows,
+    stack_rows,
+)
 from riskpath.mdp.model import FiniteMDP
 from riskpath.nn.losses import midpoints
 from riskpath.types import EnvSpec
@@ -73,15 +81,18 @@ class LearnedPolicy:
         if not isinstance(self.environment, FiniteEnvironment):
             return [self(*situation) for situation in situations]
         found: list[tuple[Any, Any]] = []
+        fresh = MemoryRow(jax.device_get(jax.tree.leaves(self._first_memory)))
         for begin in range(0, len(situations), TOGETHER):
             some = list(situations[begin : begin + TOGETHER])
-            read = [self._inputs(*situation, None) for situation in some]
-            full = read + [read[-1]] * (TOGETHER - len(some))  # every call has the same shapes
-            *inputs, names = zip(*full, strict=True)
-            memories, arrays = jax.tree.map(lambda *leaves: np.stack(leaves), *zip(*inputs, strict=True))
+            full = some + some[-1:] * (TOGETHER - len(some))  # every call has the same shapes
+            states, rows, rewards = zip(*full, strict=True)
+            observations, available, names = zip(*map(self._read, states), strict=True)
+            memories = stack_rows([row or fresh for row in rows], self._first_memory)
+            seen = np.stack(observations).astype(self._spec.observation_dtype)
+            arrays = seen, np.array(rewards, np.float32), np.stack(available)
             actions, after = jax.device_get(_act_all(self.agent, self.state, memories, *arrays))
-            own = (jax.tree.map(lambda leaf, i=i: leaf[i], after) for i in range(len(some)))
-            found += [(names[0][action], memory) for action, memory in zip(actions, own, strict=False)]
+            chosen = [names[0][action] for action in actions[: len(some)]]
+            found += zip(chosen, split_rows(after, len(some)), strict=True)
         return found
 
     def act_batch(
@@ -158,7 +169,7 @@ class LearnedPolicy:
         if problem and not _is_known(action, _names(problem)[1]):
             raise RiskpathError(f"the problem has no action {short(action)}; it has {_few(_names(problem)[1])}")
         if translation := getattr(self.environment, "translation", None):
-            action = _read_action(translation.action_space, action)
+            action = read_action(translation.action_space, action)
         number = _names(problem)[1].index(action) if problem else action
         taken = jax.device_put(as_action(number, self._spec), memory.time.sharding)
         return PolicyMemory(memory.agent, taken, memory.time)
@@ -249,17 +260,6 @@ class LearnedPolicy:
         if spec.num_states is not None:
             require_states(observation, spec.num_states)
         return observation, np.ones(spec.num_actions, bool), []
-
-
-def _read_action(space: Any, action: Any) -> np.ndarray:
-    """Return an action of a Gymnasium space as the agent's own: the inverse of `Translation.write`."""
-    taken = as_numbers(action, "an action")
-    if not hasattr(space, "low"):
-        return taken - space.start
-    if taken.shape != space.shape:
-        raise RiskpathError(f"an action must have shape {space.shape}, got {taken.shape}")
-    width = np.where(space.high > space.low, space.high - space.low, 1)
-    return np.clip(2.0 * (taken - space.low) / width - 1.0, -1.0, 1.0).ravel()
 
 
 def _is_known(name: Any, names: Collection[Any]) -> bool:

@@ -124,3 +124,14 @@ def short(value: Any) -> str:
     """Return a value as text of one line, or its type if it is long."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"a {type(value).__name__}"
+
+
+def read_action(space: Any, action: Any) -> np.ndarray:
+    """Return an action of a Gymnasium space as the agent's own: the inverse of `Translation.write`."""
+    taken = as_numbers(action, "an action")
+    if not hasattr(space, "low"):
+        return taken - space.start
+    if taken.shape != space.shape:
+        raise RiskpathError(f"an action must have shape {space.shape}, got {taken.shape}")
+    width = np.where(space.high > space.low, space.high - space.low, 1)
+    return np.clip(2.0 * (taken - space.low) / width - 1.0, -1.0, 1.0).ravel()

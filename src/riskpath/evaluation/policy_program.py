@@ -5,12 +5,13 @@
 The memory travels as the tuple of its arrays, and `start` resets it: a caller needs to know nothing about an agent.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, Shaped
 
 from riskpath.agents.agent import Agent, AgentState, act_greedily
@@ -30,6 +31,34 @@ class PolicyMemory(eqx.Module):
     def time_step(self, observation: Any, reward: Any, mask: Any) -> TimeStep:
         """Return what the agent sees now."""
         return TimeStep(observation, reward, mask, self.prev_action, self.time)
+
+
+class MemoryRow:
+    """The arrays and numbers of one memory, told apart by their bytes: exact evaluation compares thousands of them."""
+
+    __slots__ = ("arrays", "key")
+
+    def __init__(self, arrays: Sequence[Any], key: bytes = b""):
+        self.arrays, self.key = arrays, key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MemoryRow) and self.key == other.key
+
+
+def stack_rows(rows: Sequence[MemoryRow], like: PolicyMemory) -> PolicyMemory:
+    """Return the memories of all rows, with an axis for them."""
+    columns = zip(*(row.arrays for row in rows), strict=True)
+    return jax.tree.unflatten(jax.tree.structure(like), [np.stack(column) for column in columns])
+
+
+def split_rows(memories: PolicyMemory, count: int) -> list[MemoryRow]:
+    """Return the first memories as rows."""
+    arrays = [np.ascontiguousarray(array[:count]) for array in jax.tree.leaves(memories)]
+    keys = np.concatenate([array.reshape(count, -1).view(np.uint8) for array in arrays], axis=1)
+    return [MemoryRow([array[i] for array in arrays], keys[i].tobytes()) for i in range(count)]
 
 
 def first_memory(state: AgentState, spec: EnvSpec) -> PolicyMemory:
