@@ -110,7 +110,7 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "envs of a run": (lambda run: rp.train(run, steps=50, num_envs=2), "with its own num_envs, 1, not 2"),
     # What is asked of a run.
     "runs compared": (lambda run: rp.compare(run, run), r"compare takes two evaluations, run\.evaluate\(\); got a Run"),  # pyright: ignore[reportArgumentType]
-    "predictor of a run": (lambda run: rp.Predictor(run), r"a Predictor takes a policy, run\.policy\(\); got a Run"),  # pyright: ignore[reportArgumentType]
+    "predictor of a run": (lambda run: rp.Predictor(run), r"a Predictor takes run\.policy\(\), got Run"),  # pyright: ignore[reportArgumentType]
     "measure of an evaluation": (lambda run: run.evaluate(5).risk("cvar 0.1"), "unknown risk measure 'cvar 0.1'"),
     "episodes": (lambda run: run.evaluate(-1), "episodes must be at least 1, got -1"),
     "float episodes": (lambda run: run.evaluate(1e3), r"episodes must be a whole number, got 1000\.0"),  # pyright: ignore[reportArgumentType]
@@ -122,9 +122,9 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     ),
     "other actions": (lambda run: run.evaluate(5, env=lambda: Echo(spaces.Discrete(3))), "another number of actions"),
     "other kind": (lambda run: run.evaluate(5, env=3), "cannot train on a int"),
-    "seed of policy": (lambda run: run.policy(seed=99), "there are 1 seeds and 1 settings, got 99, 0"),
+    "seed of policy": (lambda run: run.policy(seed=99), "no seed 99 of 1, setting 0 of 1"),
     "float seed of policy": (lambda run: run.policy(0.0), r"seed must be a whole number, got 0\.0"),  # pyright: ignore[reportArgumentType]
-    "setting of law": (lambda run: run.law(setting=-1), "there are 1 seeds and 1 settings, got 0, -1"),
+    "setting of law": (lambda run: run.law(setting=-1), "no seed 0 of 1, setting -1 of 1"),
     "discount of law": (lambda run: run.law(discount=1.5), r"discount must be in \(0, 1\], got 1\.5"),
     "nowhere": (lambda run: rp.load("nowhere"), "there is no saved run at nowhere"),
     # Environments of their own.

@@ -88,6 +88,16 @@ def test_a_file_needs_nothing_but_jax(pair):
     require_equal(found, own)
 
 
+def test_an_export_is_for_devices_that_exist(tmp_path):
+    policy = untrained(rp.IQN(network=TINY), MAZE_ENV)
+    with pytest.raises(rp.RiskpathError, match="platforms must be some of cpu, cuda, rocm, tpu; got cpus"):
+        policy.export(tmp_path / "policy.zip", platforms=["cpus"])
+    assert not list(tmp_path.iterdir())
+    path = policy.export(tmp_path / "policy.zip", platforms=["tpu"])
+    with pytest.raises(rp.RiskpathError, match="was exported for tpu; JAX runs on cpu here"):
+        rp.load_policy(path)
+
+
 def test_many_threads_may_call_a_policy():
     exported = untrained(rp.IQTD3(network=TINY), CAR).compiled()
     observations = RNG.normal(size=(40, *CAR.spec.observation_shape)).astype(np.float32)

@@ -13,7 +13,9 @@ import pytest
 import riskpath as rp
 from riskpath.mdp.policy_evaluation import TooManySituations
 from riskpath.sweeps import lane_memory, sweep_cells
-from riskpath.sweeps.result import stored_plan
+from riskpath.sweeps.axes import label
+from riskpath.sweeps.result import COLUMNS, stored_plan
+from riskpath.sweeps.store import difference
 from riskpath.sweeps.sweep_cells import SweepCell
 from riskpath.sweeps.sweep_plan import SweepPlan, unfinished
 from tests.sweeps.tiny_sweep import TINY
@@ -182,8 +184,21 @@ def test_tables(trained, tmp_path, monkeypatch):
         result.best()
     with pytest.raises(rp.RiskpathError, match=r"unknown axis 'discont' \(did you mean discount\?\)"):
         result.best(at={"discont": 1.0})
-    with pytest.raises(rp.RiskpathError, match=r"no finished lane has {'risk\.level': 0\.3}"):
+    with pytest.raises(rp.RiskpathError, match=r"has {'risk\.level': 0\.3}; there are risk\.level: 0\.1, 0\.5$"):
         result.best(at={"risk.level": 0.3})
+
+
+@pytest.mark.parametrize("wide", [(16, 16), [16, 16], "16x16"])
+def test_the_best_is_found_by_the_value_that_was_given(wide):
+    hidden = enumerate(((16,), (16, 16)))
+    lanes = [{**dict.fromkeys(COLUMNS, 1.0), "combination": i, "network.hidden": label(one)} for i, one in hidden]
+    result = rp.Sweep(["network.hidden"], lanes)
+    assert result.best(at={"network.hidden": wide})["network.hidden"] == "16x16"
+
+
+def test_a_difference_names_the_field():
+    before, now = ({"network": {"hidden": {"$tuple": [width]}}} for width in (16, 64))
+    assert difference(before, now) == "hidden 16, not 64"
 
 
 def test_the_table_is_a_data_frame_if_pandas_is_installed(trained, monkeypatch):

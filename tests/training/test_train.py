@@ -242,7 +242,7 @@ def test_the_lanes_of_a_program_do_not_see_each_other(unchecked):
         (lambda: rp.train([tiny("IQN")] * 2, ["RiskyGrid", "ThreeState"], steps=10), "must have the same sizes"),
         (
             lambda: rp.train(tiny("IQN"), "RiskyGrid", steps=10, seeds=2).policy(seed=3),
-            "there are 2 seeds and 1 settings, got 3",
+            "no seed 3 of 2, setting 0 of 1",
         ),
     ],
 )

@@ -66,6 +66,7 @@ def frontier(
     discount: float = 1.0,
     env: str | None = None,
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE")] = (),
+    episodes: int = 10_000,
     out: Path | None = None,
     json: bool = False,
 ) -> None:
@@ -80,12 +81,15 @@ def frontier(
         discount: The discount factor, in (0, 1].
         env: The environment of the run, if it has to be imported: MODULE:NAME imports a module that registers it.
         set: Fields of the problem to change, for example price=20.
+        episodes: Episodes of each seed and level of a run; fewer are faster, above all in Gymnasium.
         out: The file for the figure; by default frontier-PROBLEM.png.
         json: Print JSON for other programs instead of a table; draw only if --out is given.
     """
+    require_counts(episodes=episodes)
     if problem not in ENVIRONMENTS and Path(problem).is_dir():
         saved = SavedRun(Path(problem))
-        _learned_frontier(Path(problem), saved.load(saved.named_environment(env, set)), levels, out, json)
+        found = saved.load(saved.named_environment(env, set))
+        _learned_frontier(Path(problem), found, levels, episodes, out, json)
         return
     if env is not None:
         raise RiskpathError(f"--env is the environment of a saved run, and there is no folder {problem}")
@@ -106,10 +110,12 @@ def frontier(
             print(f"the figure is in {written}")
 
 
-def _learned_frontier(folder: Path, run: Run, levels: tuple[float, ...], out: Path | None, json: bool) -> None:
+def _learned_frontier(
+    folder: Path, run: Run, levels: tuple[float, ...], episodes: int, out: Path | None, json: bool
+) -> None:
     """Print and draw the frontier of a saved run."""
     with working("rolling out the policies of all levels"):
-        found = run.frontier(levels)
+        found = run.frontier(levels, episodes)
     rows = found.rows()
     if json:
         print(json_module.dumps({"run": str(folder), "steps": run.steps, "rows": rows}, indent=2), flush=True)

@@ -89,7 +89,7 @@ def evaluate(
         run: A folder that `riskpath train --out` or `run.save` wrote.
         episodes: Number of episodes for each seed.
         risk: The risk measure to evaluate; by default the one that the run was trained for. If the run serves this
-            measure as well (Adaptive: every level of CVaR), the policy for it is rolled out.
+            measure as well (Adaptive: every level of CVaR), the policy for it is rolled out, otherwise the trained one.
         env: The environment, or another one of the same sizes; MODULE:NAME imports a module that registers it.
         set: Fields of that environment to change.
         seed: Seed of the randomness of the episodes.
@@ -111,7 +111,11 @@ def evaluate(
         record = {"run": str(run), "steps": found.steps, "seeds": found.seeds, "episodes": episodes}
         print(json_module.dumps({**record, "figures": figures}, indent=2))
     else:
-        title = f"{episodes:,} episodes of each of {_seeds(found.seeds)} after {found.steps:,} steps, 95% intervals"
+        policies = ", ".join(dict.fromkeys(str(agent.risk) for agent in found.agents))
+        title = (
+            f"{episodes:,} episodes of each of {_seeds(found.seeds)} after {found.steps:,} steps, "
+            f"policies for {policies}, 95% intervals"
+        )
         for row in rows:
             if "exact" in row:
                 row["exact"] = "–" if row["exact"] is None else f"{row['exact']:.4g}"

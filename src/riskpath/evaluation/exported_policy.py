@@ -49,6 +49,8 @@ FORMAT, VERSION = "riskpath policy", 1
 PROGRAM, DESCRIPTION = "policy.stablehlo", "policy.json"
 PLATFORMS = ("cpu", "cuda")
 """Where an exported program runs by default."""
+KNOWN = ("cpu", "cuda", "rocm", "tpu")
+"""Where it can run."""
 
 Memories = tuple[Any, ...]
 
@@ -178,6 +180,10 @@ def export_policy(policy: Any, path: str | Path, platforms: tuple[str, ...] = PL
     path = Path(path)
     if path.exists() and not _is_export(path):
         raise RiskpathError(f"{path} exists and is not an exported policy: give another path")
+    if not platforms or not set(platforms) <= set(KNOWN):
+        raise RiskpathError(
+            f"platforms must be some of {', '.join(KNOWN)}; got {', '.join(map(str, platforms)) or 'none'}"
+        )
     require_extra("flatbuffers", "export", "an exported policy")
     program, description = _trace(policy, platforms)
     content = io.BytesIO()
@@ -204,6 +210,9 @@ def load_policy(path: str | Path) -> ExportedPolicy:
         raise RiskpathError(f"{path} {why}") from None
     if description.get("format") != FORMAT or description.get("version") != VERSION:
         raise RiskpathError(f"{path} has another format than {FORMAT} {VERSION}")
+    here = export.default_export_platform()
+    if here not in (there := description.get("platforms", [here])):
+        raise RiskpathError(f"{path} was exported for {', '.join(there)}; JAX runs on {here} here")
     require_extra("flatbuffers", "export", "an exported policy")
     try:
         return ExportedPolicy(export.deserialize(bytearray(program)), description)
@@ -214,7 +223,7 @@ def load_policy(path: str | Path) -> ExportedPolicy:
 
 def compile_policy(policy: Any) -> ExportedPolicy:
     """Return the policy that an export would hold, without a file."""
-    return ExportedPolicy(*_trace(policy, (jax.default_backend(),)))
+    return ExportedPolicy(*_trace(policy, (export.default_export_platform(),)))
 
 
 def _trace(policy: Any, platforms: tuple[str, ...]) -> tuple[export.Exported, dict[str, Any]]:

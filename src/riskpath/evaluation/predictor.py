@@ -23,7 +23,7 @@ class Predictor:
 
     def __post_init__(self):
         if not isinstance(self.policy, LearnedPolicy):
-            raise RiskpathError(f"a Predictor takes a policy, run.policy(); got a {type(self.policy).__name__}")
+            raise RiskpathError(f"a Predictor takes run.policy(), got {type(self.policy).__name__}")
 
     def predict(
         self,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from riskpath.errors import RiskpathError, did_you_mean
+from riskpath.sweeps.axes import label
 from riskpath.sweeps.store import SweepFolder
 from riskpath.sweeps.sweep_plan import SweepPlan
 
@@ -99,9 +100,10 @@ class Sweep:
                 raise RiskpathError(
                     f"values of different {axis} cannot be compared: give at={{{axis!r}: …}}, or look at summary()"
                 )
-        found = [row for row in rows if all(str(row[axis]) == str(value) for axis, value in at.items())]
+        found = [row for row in rows if all(str(row[axis]) in _spellings(value) for axis, value in at.items())]
         if rows and not found:
-            raise RiskpathError(f"no finished lane has {at}")
+            there = "; ".join(f"{axis}: {', '.join(dict.fromkeys(str(row[axis]) for row in rows))}" for axis in at)
+            raise RiskpathError(f"no finished lane has {at}; there are {there}")
         found = [row for row in found if not math.isnan(row[by])]
         if not found:
             raise RiskpathError("this sweep has no finished lanes")
@@ -111,6 +113,11 @@ class Sweep:
     def incomparable(self) -> list[str]:
         """The axes whose values cannot be compared with each other: those of the measure and the environment."""
         return [axis for axis in self.axes if axis.partition(".")[0] in ("risk", "env")]
+
+
+def _spellings(value: Any) -> set[str]:
+    """Return how a value of an axis may be written in a table."""
+    return {str(value), str(label(value))}
 
 
 def load_sweep(folder: str | Path) -> Sweep:

@@ -143,7 +143,7 @@ class Run:
             return self.serve(risk).policy(seed)
         require_whole(seed=seed, setting=setting)
         if not (0 <= seed < self.seeds and 0 <= setting < len(self.agents)):
-            raise RiskpathError(f"there are {self.seeds} seeds and {len(self.agents)} settings, got {seed}, {setting}")
+            raise RiskpathError(f"no seed {seed} of {self.seeds}, setting {setting} of {len(self.agents)} (from 0)")
         lane = setting * self.seeds + seed
         cpu = jax.devices("cpu")[0]  # one small network at a time is faster there than on a GPU
         if self._copied is None or self._copied[0] is not self.lanes:  # copy all lanes at once
@@ -226,7 +226,7 @@ class Run:
         return LearnedFrontier(np.array(listed), evaluation.returns.mean(axis=-1), evaluation.values(), exact)
 
     def estimates(self) -> np.ndarray:
-        """Return what every lane itself predicts its (discounted) return to be worth: [settings, seeds]."""
+        """Return each lane's own estimate of its (discounted) return, from one random start: [settings, seeds]."""
         values = initial_values(self.lanes.agent, self.lanes.agent_state, self.spec, *self.first_inputs())
         return np.asarray(values).reshape(len(self.agents), self.seeds)
 
