@@ -80,6 +80,8 @@ def read_checkpoint(path: str | Path, agent: Agent | Sequence[Agent] | None, env
     environments = environments if sources else padded(environments)
     named = " and ".join(name for name, thing in (("agent", agent), ("env", env)) if thing is not None)
     with _one_line(path, f"not a run of the {named} given" if named else "damaged"):
+        for one, environment in zip(agents, environments, strict=True):
+            one.require_actions(environment.spec)
         return {
             "agents": agents,
             "environments": environments,
