@@ -385,7 +385,7 @@ def test_own_classes_are_found_if_they_are_defined_in_the_process(tmp_path, monk
     assert bits(load(tmp_path / "run", env=env).lanes)[1] == bits(again.lanes)[1]
     with pytest.raises(rp.RiskpathError, match="is not a run of the env given"):
         load(tmp_path / "run", env=OwnCar(0.4, 15))
-    with pytest.raises(rp.RiskpathError, match="is not a run of the env given: .* needs continuous actions"):
+    with pytest.raises(rp.RiskpathError, match=r"is not a run of the env given: .* needs continuous actions"):
         load(tmp_path / "run", env="RiskyGrid")
 
 
