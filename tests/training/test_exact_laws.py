@@ -12,14 +12,15 @@ from tests.training.sizes import TINY_ADAPTIVE
 
 @pytest.fixture(scope="module")
 def run() -> rp.Run:
-    return rp.train(rp.Adaptive("cvar:0.1", **TINY_ADAPTIVE, selection_episodes=20), "RiskyGrid", steps=80, seeds=2)
+    agent = rp.Adaptive("cvar:0.1", discount=0.9, **TINY_ADAPTIVE, selection_episodes=20)
+    return rp.train(agent, "RiskyGrid", steps=80, seeds=2)
 
 
 def test_values_are_exact_where_that_is_quick(run):
     assert exact_laws.quick_values(run).tolist() == run.values().tolist()
-    (laws,) = exact_laws.exact_laws(run) or [[]]
-    assert [law.isclose(run.law(seed)) for seed, law in enumerate(laws)] == [True, True]
-    assert exact_laws.exact_laws(run, discounted=True) is not None
+    for discounted, discount in ((False, 1.0), (True, 0.9)):
+        (laws,) = exact_laws.exact_laws(run, discounted=discounted) or [[]]
+        assert [law.isclose(run.law(seed, discount=discount)) for seed, law in enumerate(laws)] == [True, True]
 
 
 def test_too_many_situations_are_sampled(run, monkeypatch):

@@ -95,7 +95,7 @@ def table_of(title: str, rows: list[dict[str, Any]]) -> Table:
 def lane_records(run: Run, problem: Any, setting: int = 0) -> list[dict[str, Any]]:
     """Return what each seed of one setting does, the value of its policy, and its own estimate of that value."""
     plain, risk, episodes = exact_laws(run), run.agents[setting].risk, None
-    also = None if plain is None else exact_laws(run, discounted=True)
+    also = plain if plain is None or run.agents[setting].discount == 1 else exact_laws(run, discounted=True)
     if plain is not None and also is not None:
         values, discounted = ([risk.value(law) for law in laws[setting]] for laws in (plain, also))
     else:

@@ -77,7 +77,7 @@ class LearnedPolicy:
         return names[int(action)] if names else int(action), memory
 
     def answer_all(self, situations: Sequence[tuple[Any, Any, float]]) -> list[tuple[Any, Any]]:
-        """Return (action, memory) for every (state, memory, reward): what calls would return, but many at once."""
+        """Return (action, memory) for every (state, memory, reward), many at once; the memories are for this method."""
         if not isinstance(self.environment, FiniteEnvironment):
             return [self(*situation) for situation in situations]
         found: list[tuple[Any, Any]] = []

@@ -34,7 +34,7 @@ class PolicyMemory(eqx.Module):
 
 
 class MemoryRow:
-    """The arrays and numbers of one memory, told apart by their bytes: exact evaluation compares thousands of them."""
+    """The arrays and numbers of one memory, compared by their bytes: exact evaluation has thousands of them."""
 
     __slots__ = ("arrays", "key")
 

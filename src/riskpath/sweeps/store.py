@@ -30,7 +30,7 @@ def write_json(path: Path, result: dict[str, Any] | list[Any]) -> None:
 def difference(before: Any, now: Any, name: str = "") -> str:
     """Return the first difference between two configurations in words; "" if there is none."""
     if isinstance(before, dict) and isinstance(now, dict):
-        for key in {**before, **now}:  # keys with a dollar tell what kind of value it is
+        for key in {**before, **now}:  # a key with a dollar names the kind of a value, not a field
             if found := difference(before.get(key), now.get(key), name if key.startswith("$") else key):
                 return found
         return ""
