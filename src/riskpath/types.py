@@ -36,6 +36,10 @@ class EnvSpec(eqx.Module, Registered):
     observation_bounds: tuple[tuple[float, float], ...] | None = eqx.field(static=True, default=None)
     """Lowest and highest value of each entry of an observation (or one pair for all), if known. Encoders map them to
     [−1, 1]."""
+    observation_levels: tuple[int, ...] | None = eqx.field(static=True, default=None)
+    """Number of different values of each entry of an observation, if there are finitely many and they are known."""
+    state_coordinates: tuple[tuple[float, ...], ...] | None = eqx.field(static=True, default=None)
+    """Numbers from −1 to 1 that say where each state lies, if states are numbered and are numbers or tuples of them."""
     deterministic: bool = eqx.field(static=True, default=False)
     """Whether actions alone determine the states, so that a history is identified by its actions."""
     pixels: bool = eqx.field(static=True, default=False)
@@ -106,6 +110,20 @@ class Window(eqx.Module):
     """a_{t−T}, …, a_{t−1}: the action *before* each of those states. The first entry is not filled in."""
     valid: Bool[Array, " T"]
     """Which entries belong to this episode; the last one always does."""
+
+
+class Segment(eqx.Module):
+    """Consecutive transitions of one environment, gathered from the replay buffer, for targets over several steps."""
+
+    steps: Transition
+    """The transitions at t, t + 1, …; leaves have a leading axis of n."""
+    valid: Bool[Array, " n"]
+    """Which of them are stored already; the first one always is. Later ones may belong to the next episode."""
+
+    @property
+    def first(self) -> Transition:
+        """The transition at t."""
+        return jax.tree.map(lambda x: x[0], self.steps)
 
 
 def shapes_of(tree: Any) -> Hashable:

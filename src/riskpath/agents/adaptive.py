@@ -13,9 +13,13 @@ more noise, so that its weight is small where returns are continuous:
     Σ_i p_i u_x(θ_i)  ←  Σ_i p_i u_x(r + γ θ′_i)
 
 A stored transition may train any context, and several: what was done does not depend on it, only what is best does.
+
+There are two critics, each trained on half of every batch. The one chooses a′, the other's target network evaluates it
+(van Hasselt 2010): the best of many noisy values is too large, and over hundreds of steps without a discount this would
+add up. The agent acts by the mean of both.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -25,10 +29,22 @@ from jaxtyping import Array, Float
 from riskpath.agents.adaptive_base import AdaptiveAgent, Memory, both_features, features
 from riskpath.agents.agent import ActorOutput, AgentState
 from riskpath.agents.config import Training
-from riskpath.agents.learning import epsilon_greedy, gradient_step, masked_argmax, new_state, scales
+from riskpath.agents.learning import (
+    as_segment,
+    descend,
+    epsilon_greedy,
+    look_ahead,
+    masked_argmax,
+    mean_over,
+    new_state,
+    observe_batch,
+    scales,
+    step_of,
+    within_returns,
+)
 from riskpath.nn.law_critic import LawCritic, cell_quantiles
 from riskpath.nn.network import Network
-from riskpath.types import EnvSpec, Key, TimeStep, Transition, Window
+from riskpath.types import EnvSpec, Key, Keys, Segment, TimeStep, Transition, Window
 
 
 class Learned(eqx.Module):
@@ -45,12 +61,17 @@ class Adaptive(AdaptiveAgent):
     """Sizes and kinds of the networks; with `window` the critic sees a history of observations and actions."""
     training: Training = Training(batch_size=64, learning_rate_decay=0.02)  # pyright: ignore[reportIncompatibleVariableOverride]
     """Training hyperparameters."""
+    n_steps: int = eqx.field(static=True, default=4)
+    """Largest number of rewards in a target, without a history."""
+
+    several_steps: ClassVar = True
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
         """Return a fresh critic; the memory is the context and, with a window, the history."""
-        length, form = self.window(spec), self.form
-        critic = LawCritic(self.network, spec, length, self.training.online_taus, form.context_size, key=key)
-        return new_state(Learned(critic, form.plan()), self.first_memory(spec, form.plan()))
+        length, form, atoms = self.window(spec), self.form, self.training.online_taus
+        make = lambda key: LawCritic(self.network, spec, length, atoms, form.context_size, key=key)  # noqa: E731
+        twins = eqx.filter_vmap(make)(jax.random.split(key))
+        return new_state(Learned(twins, form.plan()), self.first_memory(spec, form.plan()))
 
     def act(
         self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
@@ -64,25 +85,44 @@ class Adaptive(AdaptiveAgent):
     def learn(self, state: AgentState, batch: Transition | Window, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
         """Take one gradient step on the critic."""
         t, form, units, (scale, _) = self.training, self.form, self.units(state), scales(self.training, state)
-        target = state.target_params.critic
 
-        def loss(params: Learned, sample: tuple[Transition | Window, Key]) -> Float[Array, ""]:
-            window, key = sample
-            step = window.transition if isinstance(window, Window) else window
-            now, following = both_features(params.critic.inputs, window)
-            online, (_, delayed) = jax.lax.stop_gradient(following), both_features(target.inputs, window)
+        def loss(
+            critic: LawCritic, fixed: LawCritic, other: LawCritic, stored: Transition | Window | Segment, key: Key
+        ) -> Float[Array, ""]:
+            """Return the loss of one twin; the other one's target network evaluates the action that it thinks best."""
+            step, segment = step_of(stored), as_segment(step_of(stored) if isinstance(stored, Window) else stored)
+            now, _ = both_features(critic.inputs, state, stored)
+            (_, online), (_, delayed) = (both_features(z.inputs, state, stored) for z in (fixed, other))
 
             def one(context: Any, after: Any) -> Float[Array, ""]:
-                x, x_after = form.describe(context, units), form.describe(after, units)
-                values = self.expected_utility(state, after, state.params.critic(online, x_after))
-                future = target.law(delayed, x_after, masked_argmax(values, step.next_action_mask))
-                aim = scale * step.reward + jnp.where(step.terminated, 0.0, self.discount * future)
-                return self.law_loss(state, context, params.critic.law(now, x, step.action), jax.lax.stop_gradient(aim))
+                afters, times = self.contexts_after(after, segment), segment.steps.time + 1
+                x, xs = (
+                    self.encode(state, context, step.time),
+                    jax.vmap(self.encode, (None, 0, 0))(state, afters, times),
+                )
+                values = jax.vmap(self.expected_utility, (None, 0, 0))(state, afters, jax.vmap(fixed)(online, xs))
+                best = jax.vmap(masked_argmax)(values, segment.steps.next_action_mask)
+                ahead = look_ahead(self, state, segment, best)
+                future = other.law(delayed[ahead.last], xs[ahead.last], best[ahead.last])
+                aim = scale * ahead.reward + ahead.factor * within_returns(self, state, segment, ahead, future)
+                return self.law_loss(state, context, critic.law(now, x, step.action), jax.lax.stop_gradient(aim))
 
             contexts = form.relabel(step, self.contexts, state.params.plan, units, self.discount, key=key)
             return jnp.mean(jax.vmap(one)(*contexts))
 
-        return gradient_step(state, loss, t, (batch, jax.random.split(key, t.batch_size)))
+        state = observe_batch(state, batch)
+        samples = (batch, jax.random.split(key, t.batch_size))
+        halves = jax.tree.map(lambda x: x.reshape(2, t.batch_size // 2, *x.shape[1:]), samples)
+        fixed, delayed = state.params.critic, state.target_params.critic
+        swapped = jax.tree.map(lambda x: x[::-1] if eqx.is_array(x) else x, delayed)
+
+        def half(critic: LawCritic, fixed: LawCritic, other: LawCritic, stored: Any, keys: Keys) -> Float[Array, ""]:
+            return mean_over(lambda sample, key: loss(critic, fixed, other, sample, key), stored, keys)
+
+        def mean_loss(params: Learned) -> Float[Array, ""]:
+            return jnp.mean(eqx.filter_vmap(half)(params.critic, fixed, swapped, *halves))
+
+        return descend(state, mean_loss, t)
 
     def quantiles(
         self, state: AgentState, memory: Memory, time_step: TimeStep, taus: Float[Array, " N"]
@@ -108,5 +148,6 @@ class Adaptive(AdaptiveAgent):
     def _law(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, "N A"]:
         """Return the law of the return to go of every action."""
         critic = state.params.critic
-        context = self.form.describe(memory.context, self.units(state))
-        return critic(features(critic.inputs, memory, time_step), context)
+        context = self.encode(state, memory.context, time_step.time)
+        of_one = lambda critic: critic(features(critic.inputs, state, memory, time_step), context)  # noqa: E731
+        return jnp.mean(eqx.filter_vmap(of_one)(critic), axis=0)

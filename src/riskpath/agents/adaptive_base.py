@@ -15,14 +15,14 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 from riskpath.agents.agent import Agent, AgentState, HistoryMemory, empty_history
 from riskpath.agents.episodes import Units
 from riskpath.agents.goal_form import GoalForm, parts, serves
-from riskpath.agents.learning import scales
+from riskpath.agents.learning import as_segment, scales, step_of
 from riskpath.agents.utility_form import ATOMS, UtilityForm
 from riskpath.errors import RiskpathError
 from riskpath.nn.law_critic import Inputs, cell_quantiles, cells
 from riskpath.nn.losses import midpoints, quantile_huber
 from riskpath.risk.compose import as_risk
 from riskpath.risk.measures import CVaR, RiskMeasure
-from riskpath.types import EnvSpec, Key, TimeStep, Transition, Window
+from riskpath.types import EnvSpec, Key, Segment, TimeStep, Transition, Window
 from riskpath.validation import given, require_counts, require_no_less_than_zero
 
 CONTINUOUS = 0.03
@@ -141,6 +141,18 @@ class AdaptiveAgent(Agent):
         _, probs = cells(self.training.online_taus)
         return jnp.tensordot(probs, self.form.utility(context, law, state.params.plan, self.units(state)), axes=1)
 
+    def encode(self, state: AgentState, context: Any, time: Int[Array, ""]) -> Float[Array, " F"]:
+        """Return the features of a context at a time."""
+        units = self.units(state)
+        return self.form.describe(context, units, units.expected(clock_of(state, time)))
+
+    def contexts_after(self, after: Any, segment: Segment) -> Any:
+        """Return the contexts after every step of a segment, given the one after the first step."""
+        listed = [after]
+        for reward in segment.steps.reward[1:]:
+            listed.append(self.form.advance(listed[-1], reward, self.discount))
+        return jax.tree.map(lambda *x: jnp.stack(x), *listed)
+
     def law_loss(
         self, state: AgentState, context: Any, law: Float[Array, " N"], aim: Float[Array, " N"]
     ) -> Float[Array, ""]:
@@ -148,7 +160,7 @@ class AdaptiveAgent(Agent):
         t, (levels, probs) = self.training, cells(self.training.online_taus)
         error = self.expected_utility(state, context, law) - self.expected_utility(state, context, aim)
         quantiles = quantile_huber(law, levels, aim, scales(t, state)[1], probs) / t.online_taus
-        return quantiles + self.squared_weight(state) * error**2
+        return quantiles + self.squared_weight(state) * _nearly_squared(error)
 
     def squared_weight(self, state: AgentState) -> Float[Array, ""] | float:
         """Return the weight of the squared error.
@@ -199,18 +211,35 @@ class AdaptiveAgent(Agent):
         return Memory(context, _extend(memory.history, time_step), memory.noise)
 
 
-def features(inputs: Inputs, memory: Memory, time_step: TimeStep) -> Float[Array, " H"]:
-    """Return the features of the observation, and of the history if there is one."""
+def _nearly_squared(error: Float[Array, ""]) -> Float[Array, ""]:
+    """Return the square of a small error; large ones grow linearly, so that no single episode decides."""
+    return 2.0 * (jnp.sqrt(1.0 + error**2) - 1.0)
+
+
+def clock_of(state: AgentState, time: Int[Array, "*n"]) -> Float[Array, "*n"]:
+    """Return the share of the longest episode that has passed."""
+    return jnp.zeros(time.shape) if state.episodes is None else state.episodes.clock(time)
+
+
+def features(inputs: Inputs, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, " H"]:
+    """Return the features of observation and time, and of the history if there is one."""
+    clock = clock_of(state, time_step.time)
     if not isinstance(history := memory.history, HistoryMemory):
-        return inputs(time_step.observation, None)
-    return inputs.last(history.observation, history.prev_action, history.valid)
+        return inputs(time_step.observation, clock)
+    return inputs.last(history.observation, history.prev_action, history.valid, clock)
 
 
-def both_features(inputs: Inputs, sample: Window | Transition) -> tuple[Float[Array, " H"], Float[Array, " H"]]:
-    """Return the features before and after a stored step."""
+def both_features(
+    inputs: Inputs, state: AgentState, sample: Window | Segment | Transition
+) -> tuple[Float[Array, " H"], Float[Array, "n H"]]:
+    """Return the features before a stored step, and after it and each of those that follow."""
+    step = step_of(sample)
+    clock = clock_of(state, step.time)
     if isinstance(sample, Window):
-        return inputs.both(sample)
-    return inputs(sample.observation, None), inputs(sample.next_observation, None)
+        now, following = inputs.both(sample, clock, clock_of(state, step.time + 1))
+        return now, following[None]
+    steps = as_segment(sample).steps
+    return inputs(step.observation, clock), jax.vmap(inputs)(steps.next_observation, clock_of(state, steps.time + 1))
 
 
 def _extend(history: HistoryMemory | tuple[()], time_step: TimeStep) -> HistoryMemory | tuple[()]:

@@ -24,7 +24,7 @@ from riskpath.agents.adaptive_base import AdaptiveAgent, Memory, both_features, 
 from riskpath.agents.agent import ActorOutput, AgentState
 from riskpath.agents.config import ActorCriticTraining
 from riskpath.agents.exploration import explore, no_noise
-from riskpath.agents.learning import scales
+from riskpath.agents.learning import scales, step_of
 from riskpath.nn.law_critic import ContextNetwork, cell_quantiles
 from riskpath.nn.network import Network
 from riskpath.types import EnvSpec, Key, TimeStep, Transition, Window
@@ -87,19 +87,19 @@ class AdaptiveContinuous(AdaptiveAgent):
 
         def contexts(sample: tuple[Transition | Window, Key]) -> tuple[Transition, Any, Any]:
             """Return the step, several contexts in which it may have been taken, and those after it."""
-            step = sample[0].transition if isinstance(sample[0], Window) else sample[0]
+            step = step_of(sample[0])
             before, after = form.relabel(step, self.contexts, state.params.plan, units, self.discount, key=sample[1])
             return step, before, after
 
         def critic_loss(critic: Twins, state: AgentState, sample: Any, key: Key) -> Float[Array, ""]:
             step, befores, afters = contexts(sample)
             targets = state.target_params
-            now = [both_features(z.inputs, sample[0])[0] for z in critic]
-            following = [both_features(z.inputs, sample[0])[1] for z in targets.critic]
-            seen = both_features(targets.actor.inputs, sample[0])[1]
+            now = [both_features(z.inputs, state, sample[0])[0] for z in critic]
+            following = [both_features(z.inputs, state, sample[0])[1][0] for z in targets.critic]
+            seen = both_features(targets.actor.inputs, state, sample[0])[1][0]
 
             def one(context: Any, after: Any, key: Key) -> Float[Array, ""]:
-                x, x_after = form.describe(context, units), form.describe(after, units)
+                x, x_after = self.encode(state, context, step.time), self.encode(state, after, step.time + 1)
                 action = smooth_action(t, jnp.tanh(targets.actor(seen, x_after)), key=key)
                 future = mean_law(targets.critic, following, jnp.concatenate([x_after, action]))
                 aim = scale * step.reward + jnp.where(step.terminated, 0.0, self.discount * future)
@@ -112,12 +112,12 @@ class AdaptiveContinuous(AdaptiveAgent):
             return jnp.mean(jax.vmap(one)(befores, afters, jax.random.split(key, self.contexts)))
 
         def actor_loss(actor: ContextNetwork, state: AgentState, sample: Any) -> Float[Array, ""]:
-            _, befores, _ = contexts(sample)
-            now = [both_features(z.inputs, sample[0])[0] for z in state.params.critic]
-            seen = both_features(actor.inputs, sample[0])[0]
+            step, befores, _ = contexts(sample)
+            now = [both_features(z.inputs, state, sample[0])[0] for z in state.params.critic]
+            seen = both_features(actor.inputs, state, sample[0])[0]
 
             def one(context: Any) -> Float[Array, ""]:
-                x = form.describe(context, units)
+                x = self.encode(state, context, step.time)
                 raw = actor(seen, x)
                 law = mean_law(state.params.critic, now, jnp.concatenate([x, jnp.tanh(raw)]))
                 return saturation_penalty(t, raw) - self.expected_utility(state, context, law)
@@ -152,9 +152,9 @@ class AdaptiveContinuous(AdaptiveAgent):
     ) -> tuple[Float[Array, " C"], Float[Array, " N"]]:
         """Return the best action around π(s, x), and its law, the mean of both critics."""
         actor, critic = state.params.actor, state.params.critic
-        x = self.form.describe(memory.context, self.units(state))
-        seen = [features(z.inputs, memory, time_step) for z in critic]
-        tried = around(jnp.tanh(actor(features(actor.inputs, memory, time_step), x)))
+        x = self.encode(state, memory.context, time_step.time)
+        seen = [features(z.inputs, state, memory, time_step) for z in critic]
+        tried = around(jnp.tanh(actor(features(actor.inputs, state, memory, time_step), x)))
         laws = jax.vmap(lambda action: mean_law(critic, seen, jnp.concatenate([x, action])))(tried)
         best = jnp.argmax(self.expected_utility(state, memory.context, laws.T))
         return tried[best], laws[best]

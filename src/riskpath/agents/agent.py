@@ -26,7 +26,7 @@ from riskpath.renamed import Hyperparameters
 from riskpath.risk.compose import as_risk
 from riskpath.risk.measures import Mean, RiskMeasure
 from riskpath.types import EnvSpec, Key, TimeStep
-from riskpath.validation import require_positive, require_share
+from riskpath.validation import require_counts, require_positive, require_share
 
 
 class AgentState(eqx.Module):
@@ -64,6 +64,13 @@ class Agent(Hyperparameters):
     """β, the risk measure to maximise; a text such as "cvar:0.1" is accepted."""
     discount: float | Array = 0.99
     """γ."""
+    n_steps: int = eqx.field(static=True, default=1)
+    """Largest number of rewards in a target; it falls to 1 with the learning rate. A target ends earlier where the
+    stored action is not the best one, so that it stays a target for the best policy. More than 1 needs IQN or Adaptive
+    without a history."""
+    bootstrap_at_limit: bool | None = eqx.field(static=True, default=None)
+    """Whether a time limit that cuts an episode off is no end: the critic adds what it expects after the limit. By
+    default only where β is of the return to go and discounted. The risk of the whole return needs an end."""
     network: Network = Network()
     """Sizes and kinds of the networks."""
     training: BaseTraining = Training()
@@ -71,17 +78,31 @@ class Agent(Hyperparameters):
 
     actions: ClassVar[Literal["discrete", "continuous"]] = "discrete"
     """Which kind of actions the agent chooses."""
+    several_steps: ClassVar[bool] = False
+    """Whether the agent learns from `Segment`s of several steps."""
+    whole_return: ClassVar[bool] = True
+    """Whether the agent maximises the risk of the whole return, not of the return to go at every step."""
     for_deterministic_transitions: ClassVar[bool] = False
     """Whether the agent maximises the risk of the whole return only if transitions are not random."""
 
     def __check_init__(self):
         require_positive(discount=self.discount)
         require_share(discount=self.discount)
+        require_counts(n_steps=self.n_steps)
+        if self.n_steps > 1 and not self.several_steps:
+            raise RiskpathError(f"{type(self).__name__} learns from single steps: leave n_steps at 1")
         kind = ActorCriticTraining if self.actions == "continuous" else Training
         for name, accepted in (("network", Network), ("training", kind)):
             if not isinstance(value := getattr(self, name), accepted):
                 got = type(value).__name__
                 raise RiskpathError(f"{name} of {type(self).__name__} must be a {accepted.__name__}, got a {got}")
+
+    @property
+    def ends_at_limit(self) -> Bool[Array, ""]:
+        """Return whether a time limit ends the return."""
+        if self.bootstrap_at_limit is not None:
+            return jnp.asarray(not self.bootstrap_at_limit)
+        return jnp.asarray(self.whole_return) | (jnp.asarray(self.discount) >= 1.0)
 
     @abc.abstractmethod
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:

@@ -4,7 +4,8 @@ Float fields may be traced: lanes with different values are trained by one compi
 """
 
 import abc
-from typing import Literal, get_args
+from dataclasses import replace
+from typing import Any, Literal, Self, get_args
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -22,6 +23,8 @@ from riskpath.validation import (
     require_share,
 )
 
+UNPLANNED = 50_000.0
+"""Gradient steps of a schedule where the length of training is unknown."""
 TwinTarget = Literal["lower_mean", "lower_quantiles"]
 
 
@@ -32,10 +35,10 @@ class BaseTraining(Hyperparameters):
     """Learning rate of Adam for the critics."""
     learning_rate_decay: float | Array = 0.1
     """Share of every learning rate that is left in the end; small rates separate nearby quantiles."""
-    decay_starts: float | Array = 0.0
-    """Gradient steps before learning rates begin to fall."""
-    decay_steps: float | Array = 50_000.0
-    """Gradient steps over which learning rates then fall linearly."""
+    decay_starts: float | Array | None = 0.0
+    """Gradient steps before learning rates begin to fall; None for half of the training."""
+    decay_steps: float | Array | None = None
+    """Gradient steps over which learning rates then fall linearly; None for 90 % of those that are left."""
     batch_size: int = eqx.field(static=True, default=32)
     """Samples of one gradient step."""
     online_taus: int = eqx.field(static=True, default=32)
@@ -65,14 +68,32 @@ class BaseTraining(Hyperparameters):
         require_counts(**fields(self, *counts))
         require_counts(2, buffer_size=self.buffer_size)
         require_counts(0, learning_starts=self.learning_starts)
-        require_no_less_than_zero(**fields(self, "learning_rate", "learning_rate_decay", "decay_starts"))
-        require_positive(decay_steps=self.decay_steps, **given(kappa=self.kappa, reward_scale=self.reward_scale))
+        require_no_less_than_zero(**fields(self, "learning_rate", "learning_rate_decay"))
+        require_no_less_than_zero(**given(decay_starts=self.decay_starts))
+        require_positive(**given(decay_steps=self.decay_steps, kappa=self.kappa, reward_scale=self.reward_scale))
         require_share(target_update_rate=self.target_update_rate)
 
     @property
     @abc.abstractmethod
     def samples_per_learn(self) -> int:
         """Return the number of samples for each call of `learn`."""
+
+    @property
+    @abc.abstractmethod
+    def gradient_steps_per_learn(self) -> int:
+        """Return the gradient steps of the critics in one call of `learn`."""
+
+    def for_steps(self, steps: int) -> Self:
+        """Return the same with schedules that fit the length of a training, where none are given."""
+        total = max(1.0, (steps - self.learning_starts) / self.train_freq * self.gradient_steps_per_learn)
+        starts = 0.5 * total if self.decay_starts is None else self.decay_starts
+        left = jnp.maximum(1.0, 0.9 * (total - jnp.asarray(starts)))
+        found = {"decay_starts": starts, "decay_steps": float(left) if self.decay_steps is None else self.decay_steps}
+        return replace(self, **found, **self.exploration_for(total))
+
+    @abc.abstractmethod
+    def exploration_for(self, gradient_steps: float) -> dict[str, Any]:
+        """Return the fields of exploration that follow from the length of training."""
 
     @abc.abstractmethod
     def epsilon_at(self, gradient_steps: Int[Array, ""]) -> Float[Array, ""]:
@@ -84,8 +105,10 @@ class BaseTraining(Hyperparameters):
 
     def progress(self, gradient_steps: Int[Array, ""]) -> Float[Array, ""]:
         """Return the share of the fall of learning rates that is done, from 0 to 1."""
-        since = jnp.maximum(gradient_steps.astype(jnp.float32) - self.decay_starts, 0.0)
-        return linear(since, 0.0, 1.0, self.decay_steps)
+        since = jnp.maximum(
+            gradient_steps.astype(jnp.float32) - (0.0 if self.decay_starts is None else self.decay_starts), 0.0
+        )
+        return linear(since, 0.0, 1.0, UNPLANNED if self.decay_steps is None else self.decay_steps)
 
     def settled(self, gradient_steps: Int[Array, ""]) -> Bool[Array, ""]:
         """Tell whether learning rates have fallen by half: too low to learn in other units."""
@@ -99,11 +122,11 @@ class Training(BaseTraining):
     """Probability of a random action when learning starts."""
     epsilon_end: float | Array = 0.01
     """Probability of a random action in the end."""
-    epsilon_steps: float | Array = 10_000.0
-    """Gradient steps over which epsilon falls linearly."""
+    epsilon_steps: float | Array | None = None
+    """Gradient steps over which epsilon falls linearly; None for a fifth of the training."""
 
     def __check_init__(self):
-        require_positive(epsilon_steps=self.epsilon_steps)
+        require_positive(**given(epsilon_steps=self.epsilon_steps))
         require_share(**fields(self, "epsilon_start", "epsilon_end"))
 
     @property
@@ -111,9 +134,19 @@ class Training(BaseTraining):
         """Return one batch."""
         return self.batch_size
 
+    @property
+    def gradient_steps_per_learn(self) -> int:
+        """Return one."""
+        return 1
+
+    def exploration_for(self, gradient_steps: float) -> dict[str, Any]:
+        """Return the steps over which epsilon falls: a fifth of the training."""
+        return {"epsilon_steps": max(1.0, 0.2 * gradient_steps) if self.epsilon_steps is None else self.epsilon_steps}
+
     def epsilon_at(self, gradient_steps: Int[Array, ""]) -> Float[Array, ""]:
         """Return the probability of a random action."""
-        return linear(gradient_steps.astype(jnp.float32), self.epsilon_start, self.epsilon_end, self.epsilon_steps)
+        steps = UNPLANNED if self.epsilon_steps is None else self.epsilon_steps
+        return linear(gradient_steps.astype(jnp.float32), self.epsilon_start, self.epsilon_end, steps)
 
 
 class ActorCriticTraining(BaseTraining):
@@ -122,8 +155,7 @@ class ActorCriticTraining(BaseTraining):
     actor_learning_rate: float | Array = 3e-4
     """Learning rate of Adam for the actor."""
     learning_rate_decay: float | Array = 0.03
-    decay_starts: float | Array = 25_000.0
-    decay_steps: float | Array = 25_000.0
+    decay_starts: float | Array | None = None
     batch_size: int = eqx.field(static=True, default=256)
     act_taus: int = eqx.field(static=True, default=32)
     buffer_size: int = eqx.field(static=True, default=200_000)
@@ -165,6 +197,15 @@ class ActorCriticTraining(BaseTraining):
     def samples_per_learn(self) -> int:
         """Return one batch for each gradient step of the critics."""
         return self.batch_size * self.policy_delay
+
+    @property
+    def gradient_steps_per_learn(self) -> int:
+        """Return one for each batch."""
+        return self.policy_delay
+
+    def exploration_for(self, gradient_steps: float) -> dict[str, Any]:
+        """Return nothing: exploration does not change."""
+        return {}
 
     def epsilon_at(self, gradient_steps: Int[Array, ""]) -> Float[Array, ""]:
         """Return the share of exploring episodes."""

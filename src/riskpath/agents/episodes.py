@@ -14,8 +14,6 @@ FADING = 4.0
 """The weight of the n-th episode in mean and deviation is about n to this power."""
 REACH = 10.0
 """Returns to go are not larger than this many spreads, in the quadratic mean."""
-STEP = 2.0
-"""The unit is left alone as long as it is right within this factor."""
 FAR_OFF = 16.0
 """Returns that are more spreads than this from the mean belong to early exploration. No quantile at a level from 0.02
 to 0.98 is more than 7 standard deviations from the mean, and the unit may be half of one."""
@@ -24,6 +22,13 @@ EARLY = 1000
 """Episodes in which it is counted how often returns repeat. Later on a policy may do the same in all of them."""
 SAME = 1e-5
 """Returns are the same if they differ by less than this many spreads."""
+
+PATH = 64
+"""Times of an episode at which the mean return so far is kept."""
+WINDOW = 128
+"""Latest returns that are kept."""
+ENOUGH = 20
+"""Latest returns that are needed for quantiles."""
 
 
 class Episodes(eqx.Module):
@@ -50,12 +55,7 @@ class Episodes(eqx.Module):
     steps: Float[Array, ""]
     """Number of steps."""
     spread: Float[Array, ""]
-    """The standard deviation of returns, or what keeps returns to go within `REACH`; 1 before there are rewards.
-
-    The second is larger before two episodes have finished, where returns hardly differ, and where discounting leaves
-    little of late rewards at the start of an episode. Critics have to learn anew whenever this unit changes, so it
-    changes only where it is wrong by more than the factor `STEP`, and only as long as they learn fast enough.
-    """
+    """The unit of the critics; 1 before there are rewards. It follows `wanted_unit` (`agents/learning.py`)."""
     first_observation: Shaped[Array, "K *obs"]
     """A ring of first observations."""
     first_action_mask: Bool[Array, "K A"]
@@ -66,20 +66,47 @@ class Episodes(eqx.Module):
     """The return of the latest finished episode of each environment; infinite before."""
     repeats: Float[Array, ""]
     """The share of the first `EARLY` episodes with the same return as the one before. 0 if returns are continuous."""
+    longest: Float[Array, ""]
+    """The largest number of steps in an episode: the limit of the environment, or the longest episode so far."""
+    path: Float[Array, " K"]
+    """Mean return so far at `PATH` equally spaced times of an episode, the n-th visit with a weight of about n⁴."""
+    visits: Float[Array, " K"]
+    """Number of steps at each of these times."""
+    ring: Float[Array, " W"]
+    """Returns of the latest episodes."""
+
+    @property
+    def wanted_unit(self) -> Float[Array, ""]:
+        """Return the scale of the latest returns, by their quantiles, so that a few catastrophes do not decide.
+
+        Half the distance between the 10 % and 90 % quantiles. Where these returns hardly differ, and before there are
+        enough of them, it is the standard deviation of all returns, or what keeps returns to go within `REACH` units.
+        """
+        known = jnp.minimum(self.count, len(self.ring))
+        ordered = jnp.sort(jnp.where(jnp.arange(len(self.ring)) < known, self.ring, jnp.inf))
+        low = ordered[jnp.floor(0.1 * known).astype(jnp.int32)]
+        high = ordered[jnp.maximum(jnp.ceil(0.9 * known).astype(jnp.int32) - 1, 0)]
+        enough = (known >= ENOUGH) & (high - low > 1e-3 * jnp.maximum(jnp.abs(low), jnp.abs(high)))
+        return jnp.where(enough, 0.5 * (high - low), jnp.maximum(self.deviation, self.size / REACH))
+
+    def clock(self, time: Int[Array, "*n"]) -> Float[Array, "*n"]:
+        """Return the share of the longest episode that has passed at a time."""
+        return jnp.minimum(time.astype(jnp.float32) / self.longest, 1.0)
 
     def add(
         self,
         reward: Float[Array, " E"],
         return_so_far: Float[Array, " E"],
+        time: Int[Array, " E"],
         done: Bool[Array, " E"],
         observation: Shaped[Array, "E *obs"],
         action_mask: Bool[Array, "E A"],
         discount: float | Array,
-        settled: bool | Bool[Array, ""] = False,
+        fresh: bool | Bool[Array, ""] = True,
     ) -> "Episodes":
         """Return the statistics after one step of all environments; `observation` starts the next episode if `done`.
 
-        Once learning is `settled`, the unit stays.
+        As long as critics are `fresh`, without a gradient step, the unit follows at once.
         """
         new = jnp.sum(done.astype(jnp.float32))
         past = self.count / (FADING + 1)
@@ -94,14 +121,20 @@ class Episodes(eqx.Module):
         sizes = jnp.concatenate([jnp.sqrt(earlier)[None] * self.size, recent / jnp.sqrt(float(len(recent)))])
         size = _norm(sizes) / jnp.sqrt(earlier + 1.0)
         deviation = jnp.where(new > 0, deviation, self.deviation)
-        spread = jnp.maximum(deviation, size / REACH)
-        right = (spread < STEP * self.spread) & (self.spread < STEP * spread)
-        stays = (self.size > 0) & (right | settled)
+        rank = jnp.cumsum(done.astype(jnp.int32)) - 1
+        width = len(self.ring)
+        place = jnp.where(done & (rank < width), (self.count.astype(jnp.int32) + rank) % width, width)
+        ring = self.ring.at[place].set(return_so_far, mode="drop")
+        slot_of = jnp.clip((self.clock(time + 1) * PATH - 0.5).astype(jnp.int32), 0, PATH - 1)
+        seen = jnp.zeros((PATH, 2)).at[slot_of].add(jnp.stack([jnp.ones_like(return_so_far), return_so_far], axis=1))
+        came, sums = seen[:, 0], seen[:, 1]
+        before = self.visits / (FADING + 1)
+        path = jnp.where(came > 0, (before * self.path + sums) / jnp.maximum(before + came, 1.0), self.path)
+        first_unit = jnp.maximum(deviation, size / REACH)
         same = done & (jnp.abs(return_so_far - self.latest) < SAME * self.spread)
         share = jnp.sum(same.astype(jnp.float32)) / jnp.maximum(new, 1.0)
         pace = jnp.where(self.count < EARLY, new / jnp.maximum(self.count + new, 1.0), 0.0)
         slots = self.first_observation.shape[0]
-        rank = jnp.cumsum(done.astype(jnp.int32)) - 1
         slot = jnp.where(done & (rank < slots), (self.num_starts + rank) % slots, slots)  # beyond the ring: dropped
         return Episodes(
             self.count + new,
@@ -112,16 +145,22 @@ class Episodes(eqx.Module):
             jnp.where(done, 0.0, recent),
             size,
             self.steps + 1.0,
-            jnp.where(stays | (spread <= 0), self.spread, spread),
+            jnp.where(fresh & (first_unit > 0), first_unit, self.spread),
             self.first_observation.at[slot].set(observation, mode="drop"),
             self.first_action_mask.at[slot].set(action_mask, mode="drop"),
             self.num_starts + jnp.sum(done.astype(jnp.int32)),
             jnp.where(done, return_so_far, self.latest),
             self.repeats + pace * (share - self.repeats),
+            jnp.maximum(self.longest, jnp.max(time + 1).astype(jnp.float32)),
+            path,
+            self.visits + came,
+            ring,
         )
 
 
-def no_episodes(observation: Shaped[Array, "E *obs"], action_mask: Bool[Array, "E A"]) -> Episodes:
+def no_episodes(
+    observation: Shaped[Array, "E *obs"], action_mask: Bool[Array, "E A"], limit: int | None = None
+) -> Episodes:
     """Return the statistics before training, from the first observations of all environments."""
     zero, envs = jnp.zeros(()), observation.shape[0]
     ring = jnp.arange(NUM_STARTS) % envs
@@ -140,6 +179,10 @@ def no_episodes(observation: Shaped[Array, "E *obs"], action_mask: Bool[Array, "
         num_starts=jnp.zeros((), jnp.int32),
         latest=jnp.full((envs,), jnp.inf, jnp.float32),
         repeats=zero,
+        longest=jnp.asarray(float(limit or 1)),
+        path=jnp.zeros((PATH,)),
+        visits=jnp.zeros((PATH,)),
+        ring=jnp.zeros((WINDOW,)),
     )
 
 
@@ -161,13 +204,22 @@ class Units(eqx.Module):
     """The lowest return so far, at most `FAR_OFF` units below the mean; minus one unit before one is known."""
     high: Float[Array, ""]
     """The highest return so far, at most as far above the mean; one unit before."""
+    path: Float[Array, " K"]
+    """Mean return so far at equally spaced times of an episode."""
+
+    def expected(self, clock: Float[Array, ""]) -> Float[Array, ""]:
+        """Return what is still expected at a time, given as a share of the longest episode."""
+        place = jnp.clip(clock * len(self.path) - 0.5, 0.0, len(self.path) - 1.0)
+        below = jnp.minimum(place.astype(jnp.int32), len(self.path) - 2)
+        so_far = self.path[below] + (place - below) * (self.path[below + 1] - self.path[below])
+        return self.mean - jnp.where(clock > 0, so_far, 0.0)
 
     @staticmethod
     def of(episodes: Episodes | None, unit: Float[Array, ""]) -> "Units":
         """Return the units that follow from the episodes."""
         if episodes is None:
-            return Units(unit, jnp.zeros(()), -unit, unit)
+            return Units(unit, jnp.zeros(()), -unit, unit, jnp.zeros((PATH,)))
         known, mean = episodes.count > 0, episodes.mean
         low = jnp.where(known, jnp.maximum(episodes.low, mean - FAR_OFF * unit), -unit)
         high = jnp.where(known, jnp.minimum(episodes.high, mean + FAR_OFF * unit), unit)
-        return Units(unit, mean, low, high)
+        return Units(unit, mean, low, high, episodes.path)

@@ -110,9 +110,9 @@ class GoalForm(eqx.Module):
         """Return the goal after a reward."""
         return Goal((context.goal - reward) / discount)
 
-    def describe(self, context: Goal, units: Units) -> Float[Array, " F"]:
-        """Return the features of a goal."""
-        x, centred = context.goal / units.spread, (context.goal - units.mean) / units.spread
+    def describe(self, context: Goal, units: Units, expected: Float[Array, ""]) -> Float[Array, " F"]:
+        """Return the features of a goal, also relative to what is still expected."""
+        x, centred = context.goal / units.spread, (context.goal - expected) / units.spread
         return jnp.concatenate([describe(centred, NEAR), describe(x, NEAR), describe(x, FAR)])
 
     def relabel(

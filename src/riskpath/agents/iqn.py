@@ -7,19 +7,38 @@ distortion acts where an action is chosen, never on the levels that train the cr
 its value from the target network.
 """
 
+from typing import ClassVar
+
+import equinox as eqx
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from riskpath.agents.agent import ActorOutput, AgentState, MemorylessAgent
-from riskpath.agents.learning import draw_levels, epsilon_greedy, gradient_step, masked_argmax, new_state, scales
+from riskpath.agents.learning import (
+    as_segment,
+    draw_levels,
+    epsilon_greedy,
+    gradient_step,
+    look_ahead,
+    masked_argmax,
+    new_state,
+    scales,
+    step_of,
+    within_returns,
+)
 from riskpath.nn.critics import MarkovCritic
 from riskpath.nn.losses import quantile_huber
-from riskpath.types import EnvSpec, Key, TimeStep, Transition
+from riskpath.types import EnvSpec, Key, Segment, TimeStep, Transition
 
 
 class IQN(MemorylessAgent):
     """Implicit quantile network for discrete actions, risk-greedy at every step."""
+
+    n_steps: int = eqx.field(static=True, default=3)
+    """Largest number of rewards in a target."""
+
+    several_steps: ClassVar = True
+    whole_return: ClassVar = False
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
         """Return a fresh critic."""
@@ -37,13 +56,19 @@ class IQN(MemorylessAgent):
         t, (scale, kappa) = self.training, scales(self.training, state)
         taus, target_taus = draw_levels(self, key=key)
 
-        def loss(critic: MarkovCritic, step: Transition) -> Float[Array, ""]:
-            best = masked_argmax(state.params.risk(step.next_observation, self.risk, t.act_taus), step.next_action_mask)
-            future = state.target_params.of_action(step.next_observation, target_taus, best)
-            future = jnp.where(step.terminated, 0.0, self.discount * future)
-            target = jax.lax.stop_gradient(scale * step.reward + future)
-            predicted = critic.of_action(step.observation, taus, step.action)
-            return quantile_huber(predicted, taus, target, kappa)
+        def best_after(step: Transition) -> Int[Array, ""]:
+            risks = state.params.risk(step.next_observation, self.risk, t.act_taus)
+            return masked_argmax(risks, step.next_action_mask)
+
+        def loss(critic: MarkovCritic, sample: Transition | Segment) -> Float[Array, ""]:
+            segment, step = as_segment(sample), step_of(sample)
+            best = jax.vmap(best_after)(segment.steps)
+            ahead = look_ahead(self, state, segment, best)
+            following = segment.steps.next_observation[ahead.last]
+            future = state.target_params.of_action(following, target_taus, best[ahead.last])
+            future = within_returns(self, state, segment, ahead, future)
+            target = jax.lax.stop_gradient(scale * ahead.reward + ahead.factor * future)
+            return quantile_huber(critic.of_action(step.observation, taus, step.action), taus, target, kappa)
 
         return gradient_step(state, loss, t, batch)
 

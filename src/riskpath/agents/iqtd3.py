@@ -54,6 +54,7 @@ class IQTD3(MemorylessAgent):
     """Training hyperparameters."""
 
     actions: ClassVar = "continuous"
+    whole_return: ClassVar = False
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
         """Return fresh networks; the memory is the exploration noise."""

@@ -10,13 +10,19 @@ from jaxtyping import Array, Bool, Float, Int
 
 from riskpath.agents.agent import Agent, AgentState
 from riskpath.agents.config import BaseTraining
+from riskpath.agents.episodes import Units
 from riskpath.nn.kernels import over_batch
 from riskpath.nn.losses import in_parts, midpoints
 from riskpath.nn.observation_encoder import update_statistics
-from riskpath.types import Key, Window
+from riskpath.nn.rescaling import rescale_critics
+from riskpath.types import Key, Segment, Transition, Window, power
 
 KAPPA = 0.01
 """Default threshold of the quantile Huber loss, as a share of the standard deviation of returns."""
+STEP = 2.0
+"""The unit of critics is left alone as long as it is right within this factor."""
+MARGIN = 1.0
+"""A predicted whole return may leave the range of the returns seen by this many units."""
 SMALLEST_KAPPA = 1e-4
 """It is at least this in the critics' units, because errors are divided by it."""
 _ADAM = optax.scale_by_adam(eps=1e-6)
@@ -37,10 +43,11 @@ def gradient_step(
 ) -> tuple[AgentState, dict[str, Array]]:
     """Take one step of Adam on the mean over a batch of `loss(params, sample)`."""
     state = observe_batch(state, batch)
+    return descend(state, lambda params: mean_over(lambda sample: loss(params, sample), batch), training)
 
-    def mean_loss(params: Any) -> Float[Array, ""]:
-        return mean_over(lambda sample: loss(params, sample), batch)
 
+def descend(state: AgentState, mean_loss: Any, training: BaseTraining) -> tuple[AgentState, dict[str, Array]]:
+    """Take one step of Adam on `mean_loss(params)`."""
     value, gradient = eqx.filter_value_and_grad(mean_loss)(state.params)
     rate = training.learning_rate * training.decay(state.gradient_steps)
     params, opt_state = adam(_ADAM, state.params, gradient, state.opt_state, rate)
@@ -65,10 +72,10 @@ def adam(
 
 def observe_batch(state: AgentState, batch: Any) -> AgentState:
     """Update the running statistics of observations, in the target networks as well."""
-    sample = batch[0] if isinstance(batch, tuple) else batch
-    transition = sample.transition if isinstance(sample, Window) else sample
+    transition = step_of(batch[0] if isinstance(batch, tuple) else batch)
     places = lambda s: (s.params, s.target_params)  # noqa: E731
-    updated = tuple(update_statistics(networks, transition.observation) for networks in places(state))
+    observed = transition.observation
+    updated = tuple(update_statistics(networks, observed) for networks in places(state))
     return eqx.tree_at(places, state, updated)
 
 
@@ -79,18 +86,40 @@ def scales(training: BaseTraining, state: AgentState) -> tuple[Float[Array, ""],
     """
     one, episodes = jnp.ones(()), state.episodes
     spread, deviation = (one, one) if episodes is None else (episodes.spread, episodes.deviation)
-    kappa = jnp.maximum(KAPPA * deviation, SMALLEST_KAPPA * spread) if training.kappa is None else training.kappa
+    kappa = (
+        jnp.maximum(KAPPA * jnp.minimum(deviation, spread), SMALLEST_KAPPA * spread)
+        if training.kappa is None
+        else training.kappa
+    )
     scale = 1.0 / spread if training.reward_scale is None else jnp.asarray(training.reward_scale)
     return scale, jnp.asarray(kappa * scale)
 
 
 def update_target(agent: Agent, state: AgentState) -> AgentState:
     """Move the target networks towards the parameters, target ← target + rate (params − target), then `refresh`."""
-    rate = jnp.asarray(agent.training.target_update_rate)
+    state, rate = follow_unit(agent, state), jnp.asarray(agent.training.target_update_rate)
     move = lambda target, new: jnp.where(rate >= 1.0, new, target + rate * (new - target))  # noqa: E731
     arrays, fixed = eqx.partition(state.target_params, eqx.is_inexact_array)
     moved = jax.tree.map(move, arrays, eqx.filter(state.params, eqx.is_inexact_array))
     return agent.refresh(eqx.tree_at(lambda s: s.target_params, state, eqx.combine(moved, fixed)))
+
+
+def follow_unit(agent: Agent, state: AgentState) -> AgentState:
+    """Return the state in the unit that follows from the episodes so far; predicted returns stay the same.
+
+    The last layer of the critics is multiplied (van Hasselt et al. 2016). If critics had to learn in the new unit, they
+    would lose the values of actions that are hardly explored any more. The unit is left alone where it is right within
+    a factor, and once learning rates have fallen.
+    """
+    t, episodes = agent.training, state.episodes
+    if episodes is None or t.reward_scale is not None:
+        return state
+    old, wanted = episodes.spread, episodes.wanted_unit
+    stays = (wanted <= 0) | t.settled(state.gradient_steps) | ((wanted < STEP * old) & (old < STEP * wanted))
+    new = jnp.where(stays, old, wanted)
+    places = lambda s: (s.params, s.target_params, s.episodes.spread)  # noqa: E731
+    rescaled = (rescale_critics(networks, old / new) for networks in places(state)[:2])
+    return eqx.tree_at(places, state, (*rescaled, new))
 
 
 def draw_levels(agent: Agent, *, key: Key) -> tuple[Float[Array, " N"], Float[Array, " M"]]:
@@ -113,3 +142,68 @@ def epsilon_greedy(
     """Return the best available action, or with probability `epsilon` a random available one."""
     draws = jax.random.uniform(key, (1 + len(values),))
     return masked_argmax(jnp.where(draws[0] < epsilon, draws[1:], values), mask)
+
+
+def step_of(sample: Any) -> Transition:
+    """Return the transition that a sample is about: of a batch, with its leading axis."""
+    if isinstance(sample, Window):
+        return sample.transition
+    if isinstance(sample, Segment):
+        axis = sample.valid.ndim - 1
+        return jax.tree.map(lambda x: jax.lax.index_in_dim(x, 0, axis, keepdims=False), sample.steps)
+    return sample
+
+
+def as_segment(sample: Transition | Segment) -> Segment:
+    """Return a transition as a segment of one step."""
+    if isinstance(sample, Segment):
+        return sample
+    return Segment(jax.tree.map(lambda x: x[None], sample), jnp.ones((1,), bool))
+
+
+class Lookahead(eqx.Module):
+    """Where a target over several steps ends, and what was earned up to there."""
+
+    last: Int[Array, ""]
+    """The number of the last step that the target includes, from 0."""
+    reward: Float[Array, ""]
+    """Σ_j γʲ r_{t+j} over the included steps."""
+    factor: Float[Array, ""]
+    """The discount of what follows; 0 where the episode ended."""
+
+
+def look_ahead(agent: Agent, state: AgentState, segment: Segment, best: Int[Array, " n"]) -> Lookahead:
+    """Return how far a stored segment follows the best policy; `best` are the best actions after each of its steps.
+
+    A target goes on as long as the stored action is the best one (Watkins), so it has no bias by other actions. Long
+    targets carry news quickly through an episode, short ones have less noise: the largest number of steps falls to 1
+    with the learning rate.
+    """
+    steps, count, discount = segment.steps, len(segment.valid), agent.discount
+    over = steps.terminated | steps.truncated
+    most = jnp.ceil(count * (1.0 - agent.training.progress(state.gradient_steps)))
+    follows = ~over[:-1] & segment.valid[1:] & (steps.action[1:] == best[:-1]) & (jnp.arange(1, count) < most)
+    included = jnp.concatenate([jnp.ones((1,), bool), jnp.cumprod(follows.astype(jnp.int32)).astype(bool)])
+    last = jnp.sum(included.astype(jnp.int32)) - 1
+    powers = jnp.asarray(discount, jnp.float32) ** jnp.arange(count + 1, dtype=jnp.float32)
+    reward = jnp.sum(jnp.where(included, powers[:-1] * steps.reward, 0.0))
+    return Lookahead(last, reward, jnp.where(steps.terminated[last], 0.0, powers[last + 1]))
+
+
+def within_returns(
+    agent: Agent, state: AgentState, segment: Segment, ahead: Lookahead, future: Float[Array, " N"]
+) -> Float[Array, " N"]:
+    """Return predicted returns to go, clipped so that the whole return stays near the returns that were seen.
+
+    Without a discount nothing dampens the errors of a critic: they would add up over long episodes.
+    """
+    if state.episodes is None:
+        return future
+    scale, _ = scales(agent.training, state)
+    units = Units.of(state.episodes, 1.0 / scale)
+    margin = MARGIN * units.spread
+    last = jax.tree.map(lambda x: x[ahead.last], segment.steps)
+    weight = power(agent.discount, last.time + 1)
+    low, high = units.low - margin - last.return_so_far, units.high + margin - last.return_so_far
+    known = (state.episodes.count > 0) & agent.ends_at_limit
+    return jnp.where(known, jnp.clip(future, scale * low / weight, scale * high / weight), future)

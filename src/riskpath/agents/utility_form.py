@@ -86,9 +86,10 @@ class UtilityForm(eqx.Module):
         """Return the context after a reward."""
         return Standing(context.member, context.so_far + context.weight * reward, context.weight * discount)
 
-    def describe(self, context: Standing, units: Units) -> Float[Array, " F"]:
-        """Return the features of a context."""
-        x, centred = context.so_far / units.spread, (context.so_far - units.mean) / units.spread
+    def describe(self, context: Standing, units: Units, expected: Float[Array, ""]) -> Float[Array, " F"]:
+        """Return the features of a context, also relative to what is usual at this time."""
+        usual = units.mean - expected
+        x, centred = context.so_far / units.spread, (context.so_far - usual) / units.spread
         number = jnp.concatenate([describe(centred, NEAR), describe(x, NEAR), describe(x, FAR)])
         return jnp.concatenate([number, jax.nn.one_hot(context.member, MEMBERS), context.weight[None]])
 

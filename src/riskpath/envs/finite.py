@@ -22,6 +22,9 @@ from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import State
 from riskpath.types import EnvSpec, Key
 
+FEW_STATES = 2_048
+"""Up to this many states, encoders are told how many values a feature has, and can tell all of them apart."""
+
 
 class Tables(eqx.Module):
     """A finite problem as arrays; O is the largest number of outcomes of any action."""
@@ -44,6 +47,10 @@ class Tables(eqx.Module):
     """The vector that is observed in each state; None if the state number is observed."""
     bounds: tuple[tuple[float, float], ...] | None = eqx.field(static=True, default=None)
     """Lowest and highest value of each feature."""
+    levels: tuple[int, ...] | None = eqx.field(static=True, default=None)
+    """Number of different values of each feature."""
+    coordinates: tuple[tuple[float, ...], ...] | None = eqx.field(static=True, default=None)
+    """Without features: where each state lies, from −1 to 1, if states are numbers or tuples of numbers."""
 
     def observation(self, state: Int[Array, ""]) -> Int[Array, ""] | Float[Array, " F"]:
         """Return what is observed in a state, which is given by its number."""
@@ -69,6 +76,8 @@ class FiniteEnvironment(Environment):
             states if tables.features is None else None,
             tables.max_episode_steps,
             observation_bounds=tables.bounds,
+            observation_levels=tables.levels,
+            state_coordinates=tables.coordinates,
             deterministic=tables.deterministic,
         )
 
@@ -201,17 +210,35 @@ def tabulate(mdp: FiniteMDP) -> Tables:
         mdp.horizon,
         len(mdp.start) == 1 and bool((next_state == next_state[:, :, :1]).all()),
         *_features(mdp, states),
+        coordinates=_coordinates(states) if mdp.features is None else None,
     )
 
 
-def _features(mdp: FiniteMDP, states: Iterable[State]) -> tuple[Any, Any]:
-    """Return the features of states as an array, and the bounds of every feature; None if the problem has none."""
+def _features(mdp: FiniteMDP, states: Iterable[State]) -> tuple[Any, Any, Any]:
+    """Return the features of states as an array, with bounds and number of values of each; None without features."""
     if mdp.features is None:
-        return None, None
+        return None, None, None
     features = np.array([mdp.features[state] for state in states], np.float32)
     bounds = zip(features.min(axis=0).tolist(), features.max(axis=0).tolist(), strict=True)
     # An encoder divides by the width of the bounds, which must not be 0.
-    return jnp.asarray(features), tuple((low, high) if low < high else (low - 1, low + 1) for low, high in bounds)
+    wide = tuple((low, high) if low < high else (low - 1, low + 1) for low, high in bounds)
+    few = len(features) <= FEW_STATES
+    return jnp.asarray(features), wide, tuple(len(np.unique(column)) for column in features.T) if few else None
+
+
+def _coordinates(states: Iterable[State]) -> tuple[tuple[float, ...], ...] | None:
+    """Return states that are numbers, or tuples of equally many numbers, scaled to [−1, 1]; None for other states."""
+    rows = [state if isinstance(state, tuple) else (state,) for state in states]
+    numbers = all(isinstance(x, int | float | np.integer | np.floating) for row in rows for x in row)
+    if not numbers or len({len(row) for row in rows}) != 1 or not rows[0] or len(rows) > FEW_STATES:
+        return None
+    table = np.array(rows, np.float64)
+    low, high = table.min(axis=0), table.max(axis=0)
+    wide = np.isfinite(table).all(axis=0) & (high > low)
+    if not wide.any():
+        return None
+    table, low, high = table[:, wide], low[wide], high[wide]
+    return tuple(map(tuple, (2 * (table - low) / (high - low) - 1).round(6).tolist()))
 
 
 def pad_alike(environments: list[FiniteEnvironment]) -> list[FiniteEnvironment]:
@@ -236,7 +263,9 @@ def _padded(tables: Tables, states: int, outcomes: int) -> Tables:
     arrays = (pad(tables.cumulative, value=1), pad(tables.reward), pad(tables.next_state), pad(tables.available))
     fixed = (tables.max_episode_steps, tables.horizon, tables.deterministic)
     features = None if tables.features is None else pad(tables.features)
-    return Tables(*arrays, pad(tables.start, value=1), *fixed, features, tables.bounds)
+    return Tables(
+        *arrays, pad(tables.start, value=1), *fixed, features, tables.bounds, tables.levels, tables.coordinates
+    )
 
 
 def scaled(value: float, most: float) -> float:

@@ -21,8 +21,8 @@ WAVES = 8
 """Cosines for each entry of an observation, which help to tell nearby observations apart."""
 NUMBER_WAVES = 16
 """Cosines for a number of the context."""
-FEW_ENTRIES = 32
-"""Observations with more entries get no cosines."""
+TIME_WAVES = 8
+"""Cosines for the share of the episode's time that has passed."""
 
 
 def cells(count: int) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
@@ -58,39 +58,39 @@ class Inputs(eqx.Module):
 
     def __init__(self, network: Network, spec: EnvSpec, length: int, *, key: Key):
         encoder_key, history_key, linear_key = jax.random.split(key, 3)
-        self.encoder = network.encoder(spec, key=encoder_key)
+        self.encoder = network.encoder(spec, WAVES, key=encoder_key)
         self.history = HistoryEncoder(self.encoder, network.history_size, key=history_key) if length else None
         self.rolling = spec.max_episode_steps is None or length < spec.max_episode_steps
-        size = self.encoder.size * (1 + self._waves) + (network.history_size if length else 0)
+        size = self.encoder.size + 1 + TIME_WAVES + (network.history_size if length else 0)
         self.linear = eqx.nn.Linear(size, network.hidden[0], key=linear_key)
 
-    @property
-    def _waves(self) -> int:
-        vector = self.encoder.spec.num_states is None and self.encoder.convolutions is None
-        return WAVES if vector and self.encoder.size <= FEW_ENTRIES else 0
-
-    def __call__(self, observation: Shaped[Array, "*obs"], encoded: Float[Array, " M"] | None) -> Float[Array, " H"]:
-        """Return the features of an observation and of the encoded history that ends with it."""
-        x = self.encoder(observation)
-        if self._waves:
-            k = jnp.arange(1, self._waves + 1, dtype=jnp.float32)
-            waves = cos_pi(k[:, None] * (jnp.clip(x, -1.0, 1.0)[None, :] + 1.0) / 2)
-            x = jnp.concatenate([x, waves.ravel()])
-        return self.linear(x if encoded is None else jnp.concatenate([x, encoded]))
+    def __call__(
+        self, observation: Shaped[Array, "*obs"], clock: Float[Array, ""], encoded: Float[Array, " M"] | None = None
+    ) -> Float[Array, " H"]:
+        """Return the features of an observation, of the share of the time, and of the history that ends there."""
+        waves = cos_pi(jnp.arange(1, TIME_WAVES + 1, dtype=jnp.float32) * clock)
+        parts = [self.encoder(observation), 2.0 * clock[None] - 1.0, waves]
+        return self.linear(jnp.concatenate(parts if encoded is None else [*parts, encoded]))
 
     def last(
-        self, observation: Shaped[Array, "T *obs"], prev_action: Shaped[Array, "T *act"], valid: Bool[Array, " T"]
+        self,
+        observation: Shaped[Array, "T *obs"],
+        prev_action: Shaped[Array, "T *act"],
+        valid: Bool[Array, " T"],
+        clock: Float[Array, ""],
     ) -> Float[Array, " H"]:
         """Return the features of a whole history."""
         assert self.history is not None
-        return self(observation[-1], self.history(observation, prev_action, valid)[-1])
+        return self(observation[-1], clock, self.history(observation, prev_action, valid)[-1])
 
-    def both(self, window: Window) -> tuple[Float[Array, " H"], Float[Array, " H"]]:
-        """Return the features of h_t and of h_{t+1}."""
+    def both(
+        self, window: Window, clock: Float[Array, ""], later: Float[Array, ""]
+    ) -> tuple[Float[Array, " H"], Float[Array, " H"]]:
+        """Return the features of h_t and of h_{t+1}, with the shares of the time that have passed."""
         assert self.history is not None
         now, following = encode_both(self.history, window, self.rolling)
         step = window.transition
-        return self(step.observation, now), self(step.next_observation, following)
+        return self(step.observation, clock, now), self(step.next_observation, later, following)
 
 
 class ContextNetwork(eqx.Module):

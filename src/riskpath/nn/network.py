@@ -24,7 +24,7 @@ class Network(Hyperparameters):
     """Width of the GRU that encodes a history; hidden layers follow it."""
     window: int | None = eqx.field(static=True, default=None)
     """Number of latest observations in a history; None for the whole episode."""
-    normalize_observations: bool = eqx.field(static=True, default=False)
+    normalize_observations: bool = eqx.field(static=True, default=True)
     """Normalise observations by running statistics of the replay buffer instead of by their bounds."""
     conv_channels: tuple[int, ...] | None = eqx.field(static=True, default=None)
     """Channels of 3×3 convolutions, each of which halves an image; None to choose by its size, () for none."""
@@ -38,9 +38,9 @@ class Network(Hyperparameters):
         require_widths(hidden=self.hidden, conv_channels=self.conv_channels or ())
         require_counts(history_size=self.history_size, **given(window=self.window))
 
-    def encoder(self, spec: EnvSpec, *, key: Key) -> ObservationEncoder:
-        """Make an encoder of observations."""
-        return ObservationEncoder(spec, self.normalize_observations, self.conv_channels, key=key)
+    def encoder(self, spec: EnvSpec, waves: int = 0, *, key: Key) -> ObservationEncoder:
+        """Make an encoder of observations, with `waves` cosines for each entry whose number of values is unknown."""
+        return ObservationEncoder(spec, self.normalize_observations, self.conv_channels, waves, key=key)
 
     def history_length(self, spec: EnvSpec) -> int:
         """Return how many observations a history holds: the window, or the longest episode."""

@@ -10,15 +10,23 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Shaped
 
 from riskpath.errors import RiskpathError
+from riskpath.nn.cosines import cos_pi
 from riskpath.types import EnvSpec, Key
 
 CLIP = 10.0
 """A normalised entry is clipped to this many standard deviations."""
 MAX_COUNT = 1e6
 """Running statistics weigh the past by at most this many observations, so that old ones fade."""
+REACH = 3.0
+"""Cosines of a normalised entry tell values apart up to this many standard deviations."""
+MOST_WAVES = 255
+"""The largest number of cosines for one entry."""
+FEW_ENTRIES = 32
+"""Observations with more entries get no cosines."""
 SMALLEST_IMAGE = 4
 """By default convolutions are stacked until an image is at most this wide."""
 
@@ -50,6 +58,8 @@ class RunningStatistics(eqx.Module):
 
     def update(self, x: Float[Array, "B D"]) -> "RunningStatistics":
         """Return the statistics after another batch (n σ² and b s² add up, plus (mean − m)² n b/(n + b))."""
+        if self.count.ndim:  # those of several networks
+            return jax.vmap(lambda one: one.update(x))(self)
         new = float(len(x))
         total, apart = self.count + new, jnp.mean(x, axis=0) - self.mean
         share = new / total
@@ -96,16 +106,21 @@ class ObservationEncoder(eqx.Module):
     spec: EnvSpec
     statistics: RunningStatistics | None
     convolutions: Convolutions | None
+    waves: tuple[int, ...] = eqx.field(static=True)
+    """Number of cosines that follow for each entry, which tell nearby values apart; () for none."""
     size: int = eqx.field(static=True)
     """Length of the vector."""
 
-    def __init__(self, spec: EnvSpec, normalize: bool, channels: tuple[int, ...] | None, *, key: Key):
+    def __init__(self, spec: EnvSpec, normalize: bool, channels: tuple[int, ...] | None, waves: int = 0, *, key: Key):
         self.spec = spec
         entries = spec.num_states if spec.num_states is not None else max(1, math.prod(spec.observation_shape))
-        self.statistics = RunningStatistics(entries) if normalize and spec.num_states is None else None
+        plain = spec.num_states is None and not spec.pixels
+        self.statistics = RunningStatistics(entries) if normalize and plain else None
         channels = _default_channels(spec) if channels is None else channels
+        self.waves = _waves_of(spec, entries, waves) if plain and not channels else ()
         if not channels:
-            self.convolutions, self.size = None, entries
+            coordinates = len(spec.state_coordinates[0]) if spec.state_coordinates else 0
+            self.convolutions, self.size = None, entries + sum(self.waves) + coordinates
             return
         if spec.num_states is not None or len(spec.observation_shape) not in (2, 3):
             shown = f"of shape {spec.observation_shape}" if spec.num_states is None else "that are state numbers"
@@ -119,23 +134,40 @@ class ObservationEncoder(eqx.Module):
     def __call__(self, observation: Shaped[Array, "*obs"]) -> Float[Array, " D"]:
         """Return x(s)."""
         if self.spec.num_states is not None:
-            return jax.nn.one_hot(observation, self.spec.num_states)
+            number = jax.nn.one_hot(observation, self.spec.num_states)
+            if self.spec.state_coordinates is None:
+                return number
+            return jnp.concatenate([number, jnp.asarray(self.spec.state_coordinates, jnp.float32)[observation]])
         x = self._scale(observation)
         if self.convolutions is None:
-            return x
+            return jnp.concatenate([x, *self._cosines(x)]) if self.waves else x
         return self.convolutions(_channels_last(x.reshape(self.spec.observation_shape)))
 
     def _scale(self, observation: Shaped[Array, "*obs"]) -> Float[Array, " D"]:
         """Return the entries of an array, each of the order of 1."""
-        flat = jnp.ravel(observation).astype(jnp.float32)
-        if self.statistics is not None:
-            return self.statistics.normalize(flat)
-        if self.spec.pixels:
+        flat, spec = jnp.ravel(observation).astype(jnp.float32), self.spec
+        if spec.pixels:
             return flat / 255.0
-        if self.spec.observation_bounds is None:
-            return flat
-        low, high = jnp.asarray(self.spec.observation_bounds, jnp.float32).T
-        return (2.0 * flat - (high + low)) / (high - low)
+        x = flat
+        if spec.observation_bounds is not None:
+            low, high = jnp.asarray(spec.observation_bounds, jnp.float32).T
+            x = (2.0 * flat - (high + low)) / (high - low)
+        if self.statistics is None:
+            return x
+        return jnp.where(self._known, x, self.statistics.normalize(flat))
+
+    @property
+    def _known(self) -> np.ndarray:
+        """Which entries have a known number of values: they are scaled by their bounds."""
+        levels = self.spec.observation_levels
+        return np.zeros(1, bool) if levels is None else np.array(levels) > 0
+
+    def _cosines(self, x: Float[Array, " D"]) -> list[Float[Array, " _"]]:
+        """Return cos(π k (x + 1)/2) of every entry; k = 1, 2, … up to its number of cosines."""
+        known = np.broadcast_to(self._known | (self.statistics is None), x.shape)
+        place = (jnp.clip(jnp.where(known, x, x / REACH), -1.0, 1.0) + 1.0) / 2
+        listed = enumerate(self.waves)
+        return [cos_pi(jnp.arange(1, count + 1, dtype=jnp.float32) * place[i]) for i, count in listed if count]
 
     def update_statistics(self, observations: Shaped[Array, "B *obs"]) -> "ObservationEncoder":
         """Return the encoder after a batch of observations; only running statistics change, if there are any."""
@@ -150,6 +182,15 @@ def update_statistics(networks: Any, observations: Shaped[Array, "B *obs"]) -> A
     is_encoder = lambda x: isinstance(x, ObservationEncoder)  # noqa: E731
     update = lambda x: x.update_statistics(observations) if is_encoder(x) else x  # noqa: E731
     return jax.tree.map(update, networks, is_leaf=is_encoder)
+
+
+def _waves_of(spec: EnvSpec, entries: int, waves: int) -> tuple[int, ...]:
+    """Return the number of cosines of each entry: enough to tell all values apart if their number is known."""
+    if entries > FEW_ENTRIES:
+        return ()
+    levels = spec.observation_levels or (0,) * entries
+    counts = tuple(min(level - 2, MOST_WAVES) if level > 1 else 0 if level else waves for level in levels)
+    return counts if any(counts) else ()
 
 
 def _default_channels(spec: EnvSpec) -> tuple[int, ...]:

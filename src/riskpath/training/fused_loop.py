@@ -100,7 +100,7 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: Outcome) -> Lan
                 o.reward,
                 o.final_observation,
                 o.final_action_mask,
-                o.terminated,
+                o.terminated | (o.truncated & agent.ends_at_limit),
                 o.truncated,
                 time_step.time,
                 so_far,
@@ -121,8 +121,8 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: Outcome) -> Lan
         done = outcome.terminated | outcome.truncated
         assert state.episodes is not None
         shown = (outcome.observation, outcome.action_mask)
-        settled = agent.training.settled(state.gradient_steps)
-        episodes = state.episodes.add(outcome.reward, stored.return_so_far, done, *shown, agent.discount, settled)
+        earned = (outcome.reward, stored.return_so_far, time_step.time)
+        episodes = state.episodes.add(*earned, done, *shown, agent.discount, state.gradient_steps == 0)
         return eqx.tree_at(lambda s: s.episodes, state, episodes), stored, following, memory, after
 
     arguments = (lanes.agent_state, lanes.time_step, choice, outcome, lanes.return_so_far)
@@ -168,7 +168,8 @@ def update(lanes: Lanes, spec: EnvSpec) -> tuple[Lanes, dict[str, Array]]:
     ages, columns = sample_indices(
         lanes.replay_buffer, lanes.count, lanes.agent.training.samples_per_learn, sample_keys
     )
-    samples = gather(lanes.replay_buffer, ages, columns, lanes.agent.window(spec))
+    length = lanes.agent.window(spec)
+    samples = gather(lanes.replay_buffer, ages, columns, length, 1 if length else lanes.agent.n_steps)
     learn = eqx.filter_vmap(lambda agent, state, batch, key: agent.learn(state, batch, key=key))
     state, metrics = learn(lanes.agent, lanes.agent_state, samples, learn_keys)
     return eqx.tree_at(lambda s: (s.agent_state, s.keys), lanes, (state, keys)), metrics

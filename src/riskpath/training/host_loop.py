@@ -45,9 +45,10 @@ def start(
     first_keys = lane_keys(len(agents), seeds, seed, first_seed)
     env_keys = jax.vmap(lambda key: jax.random.split(key, 3)[1])(first_keys)
     keys = jax.vmap(lambda key: jax.random.split(key, num_envs))(env_keys)
-    first = tuple(_by_lane(x, lanes.count) for x in vector.reset(keys.reshape(-1)))
-    lanes = eqx.tree_at(lambda s: (s.time_step.observation, s.time_step.action_mask), lanes, first)
-    state = with_first(lanes.agent_state, *first)
+    observation, mask = (_by_lane(x, lanes.count) for x in vector.reset(keys.reshape(-1)))
+    places = lambda s: (s.time_step.observation, s.time_step.action_mask)  # noqa: E731
+    lanes = eqx.tree_at(places, lanes, (observation, mask))
+    state = with_first(lanes.agent_state, observation, mask, env.spec)
     return eqx.tree_at(lambda s: s.agent_state, lanes, state)
 
 

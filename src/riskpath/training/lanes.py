@@ -4,6 +4,7 @@ Everything has a leading axis L; the environments of a lane add an axis E. The r
 lanes as its columns.
 """
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -123,7 +124,7 @@ def _begin_lanes(agent: Agent, env: Environment, keys: Keys, spec: EnvSpec, num_
     init_keys, env_keys, keys = _split_in_three(keys)
     state = _init_lanes(agent, init_keys, spec)
     begun = _begin_episodes(env, state.initial_memory, env_keys, spec, num_envs)
-    return with_first(state, begun[1].observation, begun[1].action_mask), begun, keys
+    return with_first(state, begun[1].observation, begun[1].action_mask, spec), begun, keys
 
 
 @jax.jit
@@ -159,15 +160,15 @@ def _begin_episodes(env: Environment, memory: Any, keys: Keys, spec: EnvSpec, nu
     return eqx.filter_vmap(one)(env, memory, keys)
 
 
-def with_first(state: AgentState, observation: Array, action_mask: Array) -> AgentState:
+def with_first(state: AgentState, observation: Array, action_mask: Array, spec: EnvSpec) -> AgentState:
     """Return fresh states with empty statistics of episodes, from the first observations [L, E, …] of all lanes."""
-    episodes = _no_episodes(observation, action_mask)
+    episodes = _no_episodes(observation, action_mask, spec.max_episode_steps)
     return eqx.tree_at(lambda s: s.episodes, state, episodes, is_leaf=lambda x: x is None)
 
 
-@jax.jit
-def _no_episodes(observation: Array, action_mask: Array) -> Any:
-    return jax.vmap(no_episodes)(observation, action_mask)
+@functools.partial(jax.jit, static_argnums=2)
+def _no_episodes(observation: Array, action_mask: Array, limit: int | None) -> Any:
+    return jax.vmap(lambda first, mask: no_episodes(first, mask, limit))(observation, action_mask)
 
 
 def _example_transition(agent: Agent, state: AgentState, time_step: TimeStep, spec: EnvSpec) -> Transition:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
-from riskpath.types import Key, Keys, Transition, Window
+from riskpath.types import Key, Keys, Segment, Transition, Window
 
 
 class ReplayBuffer(eqx.Module):
@@ -91,17 +91,28 @@ def sample_indices(
     return jax.vmap(draw)(keys, jnp.arange(lanes, dtype=jnp.int32))
 
 
-def gather(buffer: ReplayBuffer, ages: Int[Array, "L B"], columns: Int[Array, "L B"], length: int) -> Any:
-    """Return the transitions at these places; if length is not 0, windows of `length` observations that end there."""
+def gather(
+    buffer: ReplayBuffer, ages: Int[Array, "L B"], columns: Int[Array, "L B"], length: int, steps: int = 1
+) -> Any:
+    """Return the transitions at these places.
+
+    With a length, they are `Window`s of that many observations that end there. With several steps, they are `Segment`s
+    that begin there.
+    """
     capacity = buffer.rows.shape[0]
-    oldest = jnp.maximum(buffer.num_added - capacity, 0)
-    back = jnp.arange(max(length, 1) - 1, -1, -1, dtype=jnp.int32)
-    wanted = ages[:, :, None] - back[None, None, :]
-    packed = buffer.rows[(oldest + jnp.maximum(wanted, 0)) % capacity, columns[:, :, None]]
+    oldest, newest = jnp.maximum(buffer.num_added - capacity, 0), jnp.minimum(buffer.num_added, capacity) - 1
+    offsets = jnp.arange(1 - max(length, 1), 1, dtype=jnp.int32) if steps == 1 else jnp.arange(steps, dtype=jnp.int32)
+    wanted = ages[:, :, None] + offsets[None, None, :]
+    packed = buffer.rows[(oldest + jnp.clip(wanted, 0, newest)) % capacity, columns[:, :, None]]
     # The barrier keeps the compiler from moving the read past the next write, which would need a copy of the buffer.
     packed = jax.lax.optimization_barrier(packed)
-    one = _window if length else lambda example, rows, _: unpack(example, rows[-1])
-    return jax.vmap(jax.vmap(lambda rows, wanted: one(buffer.example, rows, wanted)))(packed, wanted)
+
+    def one(rows: Float[Array, "T D"], wanted: Int[Array, " T"]) -> Any:
+        if steps > 1:
+            return Segment(jax.vmap(lambda row: unpack(buffer.example, row))(rows), wanted <= newest)
+        return _window(buffer.example, rows, wanted) if length else unpack(buffer.example, rows[-1])
+
+    return jax.vmap(jax.vmap(one))(packed, wanted)
 
 
 def _window(example: Any, rows: Float[Array, "T D"], ages: Int[Array, " T"]) -> Window:

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,9 @@ def train(
     if isinstance(agent, Run):
         run = _continue(agent, env, seeds, num_envs, workers)
     else:
-        run = _begin(agent, env, seeds, num_envs, (seed, first_seed, devices), workers)
+        assert steps is not None
+        agents = [replace(one, training=one.training.for_steps(steps)) for one in inputs.as_agents(agent)]
+        run = _begin(agents, env, seeds, num_envs, (seed, first_seed, devices), workers)
     if steps is not None:
         run.plan = Plan(run.steps, steps, evaluate_every)
     if (plan := run.plan) is None:
@@ -171,8 +174,7 @@ def _as_checkpointer(checkpoint: Any) -> Checkpointer | None:
     return Checkpointer(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
 
 
-def _begin(agent: Any, env: Any, seeds: int, num_envs: int, seed: tuple[int, int, int | None], workers: bool) -> Run:
-    agents = inputs.as_agents(agent)
+def _begin(agents: Any, env: Any, seeds: int, num_envs: int, seed: tuple[int, int, int | None], workers: bool) -> Run:
     environments, sources = inputs.as_environments(env, len(agents))
     inputs.require_fit(agents[0], environments[0].spec, num_envs)
     if not sources:
