@@ -114,6 +114,7 @@ def leaves(lanes: Lanes) -> list[np.ndarray]:
         lanes.time_step,
         lanes.memory,
         lanes.return_so_far,
+        lanes.recent,
         lanes.steps,
     )
     return [np.asarray(plain(x)) for x in jax.tree.leaves(eqx.filter(parts, eqx.is_array))]

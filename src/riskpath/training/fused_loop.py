@@ -140,6 +140,9 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: Outcome) -> Lan
         lanes.keys,
         lanes.steps + lanes.num_envs,
         lanes.valid & _valid(flat, time_step, spec),
+        lanes.recent.add(
+            outcome.reward, transitions.return_so_far, transitions.time, transitions.terminated | transitions.truncated
+        ),
     )
 
 

@@ -62,7 +62,8 @@ def restart(lanes: Lanes, vector: VectorEnvironment, spec: EnvSpec) -> Lanes:
         jnp.zeros_like(lanes.return_so_far),
     )
     state = eqx.tree_at(lambda s: s.episodes.recent, lanes.agent_state, nothing)
-    return replace(lanes, agent_state=state, time_step=time_step, memory=memory, return_so_far=nothing)
+    recent = replace(lanes.recent, so_far=nothing)
+    return replace(lanes, agent_state=state, time_step=time_step, memory=memory, return_so_far=nothing, recent=recent)
 
 
 class State(eqx.Module):

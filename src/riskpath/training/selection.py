@@ -141,10 +141,11 @@ def serve(run: Any, risks: Sequence[RiskMeasure]) -> tuple[list[Agent], Lanes]:
             )
     agents = [eqx.tree_at(lambda a: a.risk, trained, risk, is_leaf=_is_risk) for risk in risks]
     lanes = run.lanes
-    state, env, keys = _repeat_first((lanes.agent_state, lanes.env, lanes.keys), run.seeds, len(risks))
+    parts = (lanes.agent_state, lanes.env, lanes.keys, lanes.recent)
+    state, env, keys, recent = _repeat_first(parts, run.seeds, len(risks))
     agent = stack(agents, run.seeds, is_swept)
-    parts = (agent, env, _refresh(agent, state), keys)
-    return agents, eqx.tree_at(lambda s: (s.agent, s.env, s.agent_state, s.keys), lanes, parts)
+    parts = (agent, env, _refresh(agent, state), keys, recent)
+    return agents, eqx.tree_at(lambda s: (s.agent, s.env, s.agent_state, s.keys, s.recent), lanes, parts)
 
 
 @eqx.filter_jit

@@ -15,7 +15,8 @@ from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.exact_laws import quick_values
 from riskpath.training.lanes import CHECKS, Lanes, start
 from riskpath.training.notices import notice_random_transitions
-from riskpath.training.progress import TrainingBar
+from riskpath.training.progress import Pace, TrainingBar
+from riskpath.training.recent_episodes import recent_figures
 from riskpath.training.run import Plan, Run, TrainingStopped
 from riskpath.training.selection import select_members
 from riskpath.validation import given, require_counts, require_whole
@@ -90,9 +91,9 @@ def train(
     each = fused_loop.steps_per_round(run.agents[0], run.lanes.num_envs)
     saves = (checkpointer and checkpointer.every_steps) or plan.steps
     rounds = max(1, min(plan.evaluate_every or plan.steps, saves, plan.steps // 10 or 1, 20_000) // each)
-    show = TrainingBar(plan.goal) if progress is True else progress or None
+    show = TrainingBar(plan.goal, run.steps) if progress is True else progress or None
     functions = [*([show] if show else []), *callbacks]
-    began, before = time.monotonic(), run.steps
+    began, before, pace, learning = time.monotonic(), run.steps, Pace(plan.goal, run.steps), False
     try:
         chunks = _chunks(run, max(0, plan.goal - run.steps), rounds, devices)
         with _keep(run), contextlib.closing(chunks):
@@ -102,14 +103,18 @@ def train(
                 if run.finished:
                     run.lanes = select_members(run)
                 speed = (run.steps - before) / max(1e-9, time.monotonic() - began) * len(run.agents) * run.seeds
-                record = {"step": run.steps, "steps_per_second": speed, **metrics}
+                record = {"step": run.steps, "steps_per_second": speed, **metrics, **recent_figures(run)}
                 if due:
                     record["evaluation"] = point = _evaluate(run, evaluator)
                     run.curve.append({"step": run.steps, **point})
                 if checkpointer:
                     checkpointer.save_if_due(run)
-                if callbacks and metrics:
+                if functions and metrics:
                     record["estimate"] = run.estimates().ravel()
+                    record["seconds_left"] = pace.left(run.steps) or 0.0
+                if bool(metrics) > learning:  # the first chunk that learns was compiled as well
+                    pace.begin(run.steps)
+                    learning = True
                 for function in functions:
                     with in_one_line("a callback failed"):
                         function(run, record)
