@@ -28,6 +28,7 @@ from riskpath.report.run_record import (
 )
 from riskpath.risk.law import Law
 from riskpath.risk.measures import Mean, RiskMeasure
+from riskpath.settings import flat_settings
 from riskpath.training.exact_laws import exact_laws
 from riskpath.training.known_optimum import Lookup, OptimumFinder
 from riskpath.training.served_levels import frontier_of
@@ -87,7 +88,7 @@ def gather(
                 quantiles=_quantiles(believed[number], discounted),
                 optimum=optimum,
                 grid=grid_of(run, number) if exact else None,
-                hyperparameters=_flat(one),
+                hyperparameters=flat_settings(one),
             )
         )
     frontier, note = frontier_of(run)
@@ -216,18 +217,6 @@ def _quantiles(believed: np.ndarray, realised: list[Law]) -> QuantilesRecord:
     return QuantilesRecord(levels.tolist(), believed.tolist(), [law.quantile(levels).tolist() for law in realised])
 
 
-def _flat(value: Any, name: str = "") -> dict[str, str]:
-    """Return all hyperparameters by name, those of the network and of training with their own names."""
-    if isinstance(value, float | jax.Array | np.ndarray) and np.ndim(value) == 0:
-        return {name: f"{float(value):g}"}
-    if not dataclasses.is_dataclass(value) or isinstance(value, RiskMeasure):
-        return {name: " ".join(str(value).split())}
-    parts: dict[str, str] = {}
-    for part in dataclasses.fields(value):
-        parts |= _flat(getattr(value, part.name), f"{name}.{part.name}" if name else part.name)
-    return parts
-
-
 def _facts(run: Any) -> dict[str, str]:
     """Return what is known about the environment, the machine and the versions."""
     spec, env = run.spec, run.environments[0]
@@ -235,7 +224,7 @@ def _facts(run: Any) -> dict[str, str]:
     if isinstance(env, FiniteEnvironment):
         facts["states"] = f"{len(env.tables.available):,}"
     elif not run.sources:
-        facts |= {f"environment.{key}": text for key, text in _flat(env).items() if len(text) < 200}
+        facts |= {f"environment.{key}": text for key, text in flat_settings(env).items() if len(text) < 200}
     else:
         facts["observation"] = str(spec.observation_shape)
     facts["actions"] = f"{spec.action_size} continuous" if spec.action_size else str(spec.num_actions)
