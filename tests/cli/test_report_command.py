@@ -15,7 +15,7 @@ from riskpath.envs.finite import finite
 from riskpath.report.run_record import CurveRecord
 from riskpath.sweeps.store import SweepFolder
 from riskpath.training.codec import encode
-from riskpath.training.run import Plan
+from riskpath.training.plan import Plan
 from tests.cli.conftest import NETWORK, TRAINING
 from tests.report.examples import run_record, setting_record
 

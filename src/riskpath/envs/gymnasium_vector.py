@@ -166,7 +166,8 @@ def _factory(env: Any) -> Factory:
             try:
                 gymnasium.spec(env)
             except gymnasium.error.Error as error:
-                raise RiskpathError(f"unknown environment {env!r}: {one_line(error)}") from None
+                hint = f"if a package registers it, name the package: 'package:{env}'"
+                raise RiskpathError(f"unknown environment {env!r}: {one_line(error)}; {hint}") from None
         return functools.partial(gymnasium.make, env)
     return _factory_of_copies(env) if isinstance(env, gymnasium.Env) else env
 

@@ -30,13 +30,14 @@ from riskpath.risk.law import Law
 from riskpath.risk.measures import Mean, RiskMeasure
 from riskpath.settings import flat_settings
 from riskpath.training.exact_laws import exact_laws
+from riskpath.training.host_evaluation import episodes_for
 from riskpath.training.known_optimum import Lookup, OptimumFinder
 from riskpath.training.served_levels import frontier_of
 from riskpath.training.walks import grid_of
 from riskpath.version import __version__
 
-EPISODES, EPISODES_ON_HOST = 2_000, 100
-"""Sampled episodes of each seed where there is no exact law."""
+EPISODES = 2_000
+"""Sampled episodes of each seed where there is no exact law, in environments of the compiled program."""
 SHORT = 12
 """Discounted laws are exact if episodes have no more steps than that: nearly every path has a return of its own."""
 ATOMS, LEVELS, STARTS = 200, 50, 16
@@ -148,7 +149,7 @@ def _samples(run: Any) -> list[Sample]:
 
 
 def _episodes(run: Any) -> int:
-    return EPISODES_ON_HOST if run.sources else EPISODES
+    return episodes_for(run, None, EPISODES)
 
 
 def _interval(risk: RiskMeasure | None, laws: list[Law], episodes: int | None) -> Triple:

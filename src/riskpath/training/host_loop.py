@@ -22,12 +22,12 @@ from jaxtyping import Array, Shaped
 from riskpath.agents.agent import Agent
 from riskpath.envs.environment import Environment
 from riskpath.envs.vector import VectorEnvironment
+from riskpath.evaluation.packing import Layout
 from riskpath.evaluation.rollout import repeat_memory
 from riskpath.training import fused_loop as loop
 from riskpath.training.fused_loop import Choice, Outcome
 from riskpath.training.lanes import Lanes, lane_keys, with_first
 from riskpath.training.lanes import start as start_lanes
-from riskpath.training.packing import Layout
 from riskpath.types import EnvSpec, Keys
 
 

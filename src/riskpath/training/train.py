@@ -15,9 +15,10 @@ from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.exact_laws import quick_values
 from riskpath.training.lanes import CHECKS, Lanes, start
 from riskpath.training.notices import notice_random_transitions
-from riskpath.training.progress import Pace, TrainingBar
+from riskpath.training.plan import Plan
+from riskpath.training.progress import Pace, TrainingBar, counting
 from riskpath.training.recent_episodes import recent_figures
-from riskpath.training.run import Plan, Run, TrainingStopped
+from riskpath.training.run import Run, TrainingStopped
 from riskpath.training.selection import select_members
 from riskpath.validation import given, require_counts, require_whole
 
@@ -59,7 +60,7 @@ def train(
             `seeds=4, first_seed=4`. A lane does not depend on those beside it, up to rounding.
         progress: True for a progress bar, or a function called after every chunk with the run and its metrics.
         evaluate_every: Steps between evaluations of the greedy policies, kept in `run.curve`; one more at the end.
-            They are exact on small finite problems, otherwise of 1,000 episodes.
+            They are exact on small finite problems, otherwise of 1,000 episodes, or of 20 that the host steps.
         evaluator: A function of the run whose result (a dictionary) is kept there instead of the values.
         workers: Step each Gymnasium environment in a process of its own; worth it if a step is slow.
         devices: The most local devices over which lanes are spread; by default as many as divide their number.
@@ -101,7 +102,11 @@ def train(
                 _require_valid(run, lanes, metrics)
                 due, run.lanes = plan.due(run.steps, int(lanes.steps)), lanes
                 if run.finished:
-                    run.lanes = select_members(run)
+                    bar = isinstance(show, TrainingBar)
+                    with (
+                        counting("comparing members", "blocks of episodes") if bar else contextlib.nullcontext() as told
+                    ):
+                        run.lanes = select_members(run, told)
                 speed = (run.steps - before) / max(1e-9, time.monotonic() - began) * len(run.agents) * run.seeds
                 record = {"step": run.steps, "steps_per_second": speed, **metrics, **recent_figures(run)}
                 if due:
