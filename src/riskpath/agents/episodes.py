@@ -58,7 +58,7 @@ class Episodes(eqx.Module):
     """
     first_observation: Shaped[Array, "K *obs"]
     """A ring of first observations."""
-    first_action_mask: Bool[Array, "K A"]
+    first_action_mask: Bool[Array, "K *A"]
     """Which actions were available there."""
     num_starts: Int[Array, ""]
     """Number of first observations ever added."""
@@ -73,7 +73,7 @@ class Episodes(eqx.Module):
         return_so_far: Float[Array, " E"],
         done: Bool[Array, " E"],
         observation: Shaped[Array, "E *obs"],
-        action_mask: Bool[Array, "E A"],
+        action_mask: Bool[Array, "E *A"],
         discount: float | Array,
         settled: bool | Bool[Array, ""] = False,
     ) -> "Episodes":
@@ -121,7 +121,7 @@ class Episodes(eqx.Module):
         )
 
 
-def no_episodes(observation: Shaped[Array, "E *obs"], action_mask: Bool[Array, "E A"]) -> Episodes:
+def no_episodes(observation: Shaped[Array, "E *obs"], action_mask: Bool[Array, "E *A"]) -> Episodes:
     """Return the statistics before training, from the first observations of all environments."""
     zero, envs = jnp.zeros(()), observation.shape[0]
     ring = jnp.arange(NUM_STARTS) % envs

@@ -7,6 +7,8 @@ distortion acts where an action is chosen, never on the levels that train the cr
 its value from the target network.
 """
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -19,7 +21,13 @@ from riskpath.types import EnvSpec, Key, TimeStep, Transition
 
 
 class IQN(MemorylessAgent):
-    """Implicit quantile network for discrete actions, risk-greedy at every step."""
+    """Implicit quantile network for discrete actions, risk-greedy at every step.
+
+    With a head for each of several choices, quantile functions add up, and so does β: it is additive for returns that
+    rise and fall together.
+    """
+
+    independent_heads: ClassVar = True
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
         """Return a fresh critic."""

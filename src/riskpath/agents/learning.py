@@ -102,14 +102,14 @@ def draw_levels(agent: Agent, *, key: Key) -> tuple[Float[Array, " N"], Float[Ar
     return in_parts(draws[:online]), in_parts(draws[online:])
 
 
-def masked_argmax(values: Float[Array, " A"], mask: Bool[Array, " A"]) -> Int[Array, ""]:
-    """Return the best action among the available ones."""
-    return jnp.argmax(jnp.where(mask, values, -jnp.inf)).astype(jnp.int32)
+def masked_argmax(values: Float[Array, " A"], mask: Bool[Array, "*M"]) -> Int[Array, "*H"]:
+    """Return the best action among the available ones; a mask with a row for each head gives a number for each."""
+    return jnp.argmax(jnp.where(mask, values.reshape(mask.shape), -jnp.inf), axis=-1).astype(jnp.int32)
 
 
 def epsilon_greedy(
-    values: Float[Array, " A"], mask: Bool[Array, " A"], *, key: Key, epsilon: Float[Array, ""]
-) -> Int[Array, ""]:
+    values: Float[Array, " A"], mask: Bool[Array, "*M"], *, key: Key, epsilon: Float[Array, ""]
+) -> Int[Array, "*H"]:
     """Return the best available action, or with probability `epsilon` a random available one."""
     draws = jax.random.uniform(key, (1 + len(values),))
     return masked_argmax(jnp.where(draws[0] < epsilon, draws[1:], values), mask)

@@ -15,7 +15,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Shaped
 
 from riskpath.agents.agent import Agent, AgentState, act_greedily
+from riskpath.agents.learning import masked_argmax
 from riskpath.envs.environment import Environment
+from riskpath.nn.heads import columns_of
 from riskpath.types import EnvSpec, Key, Keys, TimeStep, shapes_of
 
 Returns = tuple[Float[np.ndarray, "L N"], Float[np.ndarray, "L N"], Bool[np.ndarray, "L N"]]
@@ -117,7 +119,7 @@ def _piece(agent: Agent, state: AgentState, spec: EnvSpec, lanes: int) -> int:
 
 def _first_action(agent: Agent, state: AgentState, spec: EnvSpec) -> Any:
     observation = jnp.zeros(spec.observation_shape, spec.observation_dtype)
-    time_step = spec.first_time_step(observation, jnp.ones((spec.num_actions,), bool))
+    time_step = spec.first_time_step(observation, spec.every_action())
     output = act_greedily(agent, state, state.initial_memory, time_step, key=jax.random.key(0))
     return output.action, output.memory
 
@@ -136,7 +138,7 @@ def _intermediate_bytes(jaxpr: Any) -> int:
 
 @eqx.filter_jit
 def initial_values(
-    agent: Agent, state: AgentState, spec: EnvSpec, observation: Shaped[Array, "L *obs"], mask: Bool[Array, "L A"]
+    agent: Agent, state: AgentState, spec: EnvSpec, observation: Shaped[Array, "L *obs"], mask: Bool[Array, "L *A"]
 ) -> Float[Array, " L"]:
     """Return what every lane predicts an episode to be worth that starts with such an observation."""
 
@@ -152,7 +154,7 @@ def initial_quantiles(
     state: AgentState,
     spec: EnvSpec,
     observation: Shaped[Array, "L *obs"],
-    mask: Bool[Array, "L A"],
+    mask: Bool[Array, "L *A"],
     taus: Float[Array, " N"],
 ) -> Float[Array, "L N"]:
     """Return the quantiles that every lane predicts for its best action after such a first observation."""
@@ -162,8 +164,8 @@ def initial_quantiles(
         quantiles = agent.quantiles(state, state.initial_memory, time_step, taus)
         if not mask.size:
             return quantiles[:, 0]
-        estimates = jnp.where(mask, agent.estimate(state, state.initial_memory, time_step), -jnp.inf)
-        return quantiles[:, jnp.argmax(estimates)]
+        best = masked_argmax(agent.estimate(state, state.initial_memory, time_step), mask)
+        return jnp.sum(quantiles[:, columns_of(best, quantiles.shape[1])], axis=1)
 
     return eqx.filter_vmap(one)(agent, state, observation, mask)
 

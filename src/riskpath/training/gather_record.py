@@ -228,7 +228,8 @@ def _facts(run: Any) -> dict[str, str]:
         facts |= {f"environment.{key}": text for key, text in flat_settings(env).items() if len(text) < 200}
     else:
         facts["observation"] = str(spec.observation_shape)
-    facts["actions"] = f"{spec.action_size} continuous" if spec.action_size else str(spec.num_actions)
+    discrete = " × ".join(map(str, spec.action_heads or (spec.num_actions,)))
+    facts["actions"] = f"{spec.action_size} continuous" if spec.action_size else discrete
     if spec.max_episode_steps:
         facts["longest episode"] = f"{spec.max_episode_steps:,} steps"
     facts |= {"seeds": str(run.seeds), "environments for each seed": str(run.lanes.num_envs)}

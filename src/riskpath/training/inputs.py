@@ -157,6 +157,7 @@ def require_alike(trained: EnvSpec, other: EnvSpec) -> None:
         ("number of states", "num_states"),
         ("number of actions", "num_actions"),
         ("length of actions", "action_size"),
+        ("set of choices", "action_heads"),
     ):
         ours, theirs = getattr(trained, name), getattr(other, name)
         if ours != theirs:

@@ -91,7 +91,7 @@ def train(
         checkpointer.begin(run, continued)  # a folder that cannot be written is reported before the work
     each = fused_loop.steps_per_round(run.agents[0], run.lanes.num_envs)
     saves = (checkpointer and checkpointer.every_steps) or plan.steps
-    rounds = max(1, min(plan.evaluate_every or plan.steps, saves, plan.steps // 10 or 1, 20_000) // each)
+    rounds = max(1, min(plan.evaluate_every or plan.steps, saves, plan.steps // 50 or 1, 20_000) // each)
     show = TrainingBar(plan.goal, run.steps) if progress is True else progress or None
     functions = [*([show] if show else []), *callbacks]
     began, before, pace, learning = time.monotonic(), run.steps, Pace(plan.goal, run.steps), False
