@@ -24,6 +24,7 @@ from riskpath.report.run_record import (
     QuantilesRecord,
     RunRecord,
     SettingRecord,
+    TrainingRecord,
     Triple,
 )
 from riskpath.risk.law import Law
@@ -32,6 +33,7 @@ from riskpath.settings import flat_settings
 from riskpath.training.exact_laws import exact_laws
 from riskpath.training.host_evaluation import episodes_for
 from riskpath.training.known_optimum import Lookup, OptimumFinder
+from riskpath.training.recent_episodes import recent_figures
 from riskpath.training.served_levels import frontier_of
 from riskpath.training.walks import grid_of
 from riskpath.version import __version__
@@ -86,6 +88,7 @@ def gather(
                 law=law_record(Law.mix(laws, [1 / len(laws)] * len(laws))),
                 seed_laws=[law_record(law) for law in laws] if len(laws) > 1 else [],
                 curve=_curve(run.curve, number, (len(run.agents), run.seeds)),
+                training=training_record([{"step": run.steps, **recent_figures(run)}], number, run.seeds),
                 quantiles=_quantiles(believed[number], discounted),
                 optimum=optimum,
                 grid=grid_of(run, number) if exact else None,
@@ -189,6 +192,26 @@ def _curve(points: list[dict[str, Any]], setting: int, shape: tuple[int, int]) -
         return None
     values = np.array([point["values"][setting] for point in kept], np.float64).T
     return CurveRecord([point["step"] for point in kept], values.tolist(), *_mean_bands(values))
+
+
+def training_record(points: list[dict[str, Any]], setting: int, seeds: int) -> TrainingRecord | None:
+    """Return the training episodes of one setting, from points as callbacks see them."""
+    names = ("ep_rew_mean", "ep_rew_risk", "ep_len_mean")
+    kept = [point for point in points if all(name in point for name in names)]
+    own = slice(setting * seeds, (setting + 1) * seeds)
+    figures = [np.array([point[name][own] for point in kept], np.float64) for name in names]
+    if not kept or any(one.shape != (len(kept), seeds) for one in figures):
+        return None
+    return TrainingRecord([int(point["step"]) for point in kept], *(one.T.tolist() for one in figures))
+
+
+def with_training(record: RunRecord, points: list[dict[str, Any]]) -> RunRecord:
+    """Return a record with the training episodes that were logged."""
+    settings = [
+        dataclasses.replace(setting, training=training_record(points, number, record.seeds) or setting.training)
+        for number, setting in enumerate(record.settings)
+    ]
+    return dataclasses.replace(record, settings=settings)
 
 
 def _mean_bands(values: np.ndarray) -> tuple[list[float], list[float]]:

@@ -33,9 +33,12 @@ class Pace:
 
     def left(self, done: int) -> float | None:
         """Return the seconds that are left; None if nothing was done since."""
-        if done <= self._done:
-            return None
-        return (time.monotonic() - self._at) / (done - self._done) * max(0, self._goal - done)
+        speed = self.speed(done)
+        return None if speed is None else max(0, self._goal - done) / speed
+
+    def speed(self, done: int) -> float | None:
+        """Return how much is done in a second; None if nothing was done since."""
+        return None if done <= self._done else (done - self._done) / max(1e-9, time.monotonic() - self._at)
 
 
 class TrainingBar:
@@ -53,7 +56,8 @@ class TrainingBar:
         if "loss" not in record:  # the next chunk is the first that learns, and is compiled
             self.bar.update(run.steps, f"{run.steps:,} random steps; compiling")
             return
-        note = f"{run.steps:,} steps, {record['steps_per_second']:,.0f} steps/s"
+        speed = f", {record['steps_per_second']:,.0f} steps/s" if "seconds_left" in record else ""
+        note = f"{run.steps:,} steps{speed}"
         self.bar.update(run.steps, note, record.get("seconds_left"), episode_rows(run, record))
 
     def close(self) -> None:
@@ -108,19 +112,22 @@ def working(what: str) -> Iterator[None]:
 @contextlib.contextmanager
 def counting(what: str, unit: str = "steps") -> Iterator[Callable[[int, int], None]]:
     """Return a context with a function `progress(done, total)` that shows a bar on a terminal."""
-    bar, total_of_bar, pace = None, 0, Pace(0)
+    bar, total_of_bar, pace, drawn = None, 0, Pace(0), -1.0
     outer = _SHOWN[-1] if _SHOWN else None
 
     def progress(done: int, total: int) -> None:
-        nonlocal bar, total_of_bar, pace
-        note = f"{done:,} of {total:,} {unit}"
+        nonlocal bar, total_of_bar, pace, drawn
+        note, now = f"{done:,} of {total:,} {unit}", time.monotonic()
+        if total == total_of_bar and done < total and now - drawn < 0.1:  # to draw takes longer than a step
+            return
+        drawn = now
         if outer is not None:
             outer.aside(f"{what}: {note}")
             return
         if total != total_of_bar:
             if bar is not None:
                 bar.close()
-            bar, total_of_bar, pace = make_bar(what, total), total, Pace(total)
+            bar, total_of_bar, pace = make_bar(what, total, transient=True), total, Pace(total)
         if bar is not None:
             bar.update(done, note, pace.left(done))
 
@@ -131,20 +138,20 @@ def counting(what: str, unit: str = "steps") -> Iterator[Callable[[int, int], No
             bar.close()
 
 
-def make_bar(what: str, goal: int) -> Any:
-    """Return a bar, or None if stderr is not a terminal."""
+def make_bar(what: str, goal: int, transient: bool = False) -> Any:
+    """Return a bar, or None if stderr is not a terminal; a transient one disappears when it is closed."""
     if find_spec("rich") is None:
-        return _PlainBar(what, goal) if sys.stderr.isatty() else None
+        return _PlainBar(what, goal, transient) if sys.stderr.isatty() else None
     from rich.console import Console
 
     console = Console(stderr=True)
-    return _RichBar(what, goal, console) if console.is_terminal else None
+    return _RichBar(what, goal, console, transient) if console.is_terminal else None
 
 
 class _RichBar:
     """A bar with the time left, which counts down, and rows of figures below it."""
 
-    def __init__(self, what: str, goal: int, console: Any):
+    def __init__(self, what: str, goal: int, console: Any, transient: bool):
         from rich.live import Live
         from rich.progress import BarColumn, Progress, TextColumn
 
@@ -152,7 +159,7 @@ class _RichBar:
         self._progress = Progress(*columns, TextColumn("{task.fields[note]}", markup=False), console=console)
         self._task = self._progress.add_task(what, total=goal, note="")
         self._note, self._ends, self._rows = "", None, list[list[str]]()
-        self._live = Live(console=console, get_renderable=self._picture, refresh_per_second=4)
+        self._live = Live(console=console, get_renderable=self._picture, refresh_per_second=4, transient=transient)
         self._live.start()
         _SHOWN.append(self)
 
@@ -192,8 +199,8 @@ class _RichBar:
 class _PlainBar:
     """One line of text that is written over itself."""
 
-    def __init__(self, what: str, goal: int):
-        self._what, self._goal, self._done = what, goal, 0
+    def __init__(self, what: str, goal: int, transient: bool):
+        self._what, self._goal, self._done, self._transient = what, goal, 0, transient
         _SHOWN.append(self)
 
     def update(self, done: int, note: str, left: float | None = None, rows: Sequence[Sequence[str]] = ()) -> None:
@@ -210,9 +217,12 @@ class _PlainBar:
         _overwrite(f"{self._what} {min(1.0, self._done / max(1, self._goal)):4.0%}  {note}")
 
     def close(self) -> None:
-        """End the line."""
+        """End the line, or remove it."""
         _SHOWN.remove(self)
-        print(file=sys.stderr, flush=True)
+        if self._transient:
+            _overwrite("")
+        else:
+            print(file=sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:

@@ -1,7 +1,6 @@
 """`train`: an agent, an environment and a number of steps become a `Run`."""
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from riskpath.training.exact_laws import quick_values
 from riskpath.training.lanes import CHECKS, Lanes, start
 from riskpath.training.notices import notice_random_transitions
 from riskpath.training.plan import Plan
-from riskpath.training.progress import Pace, TrainingBar, counting
+from riskpath.training.progress import Pace, TrainingBar, counting, working
 from riskpath.training.recent_episodes import recent_figures
 from riskpath.training.run import Run, TrainingStopped
 from riskpath.training.selection import select_members
@@ -94,7 +93,7 @@ def train(
     rounds = max(1, min(plan.evaluate_every or plan.steps, saves, plan.steps // 50 or 1, 20_000) // each)
     show = TrainingBar(plan.goal, run.steps) if progress is True else progress or None
     functions = [*([show] if show else []), *callbacks]
-    began, before, pace, learning = time.monotonic(), run.steps, Pace(plan.goal, run.steps), False
+    pace, learning, bar, nothing = Pace(plan.goal, run.steps), False, progress is True, contextlib.nullcontext()
     try:
         chunks = _chunks(run, max(0, plan.goal - run.steps), rounds, devices)
         with _keep(run), contextlib.closing(chunks):
@@ -102,20 +101,19 @@ def train(
                 _require_valid(run, lanes, metrics)
                 due, run.lanes = plan.due(run.steps, int(lanes.steps)), lanes
                 if run.finished:
-                    bar = isinstance(show, TrainingBar)
-                    with (
-                        counting("comparing members", "blocks of episodes") if bar else contextlib.nullcontext() as told
-                    ):
+                    with counting("comparing members", "blocks of episodes") if bar else nothing as told:
                         run.lanes = select_members(run, told)
-                speed = (run.steps - before) / max(1e-9, time.monotonic() - began) * len(run.agents) * run.seeds
+                speed = (pace.speed(run.steps) or 0.0) * len(run.agents) * run.seeds
                 record = {"step": run.steps, "steps_per_second": speed, **metrics, **recent_figures(run)}
                 if due:
-                    record["evaluation"] = point = _evaluate(run, evaluator)
+                    with working("evaluating") if bar else nothing:
+                        record["evaluation"] = point = _evaluate(run, evaluator)
                     run.curve.append({"step": run.steps, **point})
                 if checkpointer:
                     checkpointer.save_if_due(run)
                 if functions and metrics:
                     record["estimate"] = run.estimates().ravel()
+                if learning or run.finished:
                     record["seconds_left"] = pace.left(run.steps) or 0.0
                 if bool(metrics) > learning:  # the first chunk that learns was compiled as well
                     pace.begin(run.steps)
