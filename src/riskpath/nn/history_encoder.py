@@ -109,7 +109,7 @@ class HistoryIndex(eqx.Module):
 
     def __init__(self, spec: EnvSpec, length: int):
         if spec.num_states is None or spec.action_size or spec.action_heads:
-            raise RiskpathError("a table needs discrete states and one discrete action; use head='factored'")
+            raise RiskpathError("a table needs discrete states and actions; use head='factored'")
         self.spec = spec
         self.base = 1 + spec.num_actions * (1 if spec.deterministic else spec.num_states)
         self.rows = self.base**length
