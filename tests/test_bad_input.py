@@ -114,7 +114,6 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "measure of an evaluation": (lambda run: run.evaluate(5).risk("cvar 0.1"), "unknown risk measure 'cvar 0.1'"),
     "episodes": (lambda run: run.evaluate(-1), "episodes must be at least 1, got -1"),
     "float episodes": (lambda run: run.evaluate(1e3), r"episodes must be a whole number, got 1000\.0"),  # pyright: ignore[reportArgumentType]
-    "no episodes": (lambda run: run.evaluate(None), "episodes must be a whole number, got None"),  # pyright: ignore[reportArgumentType]
     "limit": (lambda run: run.evaluate(5, max_episode_steps=0), "max_episode_steps must be at least 1, got 0"),
     "other shape": (
         lambda run: run.evaluate(5, env="CartPole-v1"),

@@ -7,6 +7,7 @@ import equinox as eqx
 
 from riskpath.errors import RiskpathError, did_you_mean
 from riskpath.registry import Registered
+from riskpath.settings import changed_settings, describe_settings
 
 RENAMED = {
     "lr": "learning_rate",
@@ -80,6 +81,13 @@ class Hyperparameters(eqx.Module, Registered):
             hint = _part_of(cls, name) or did_you_mean(name, fields)
             raise RiskpathError(f"{cls.__name__} has no field {name!r}{hint}")
         return super().__new__(cls)
+
+    def __repr__(self) -> str:
+        return changed_settings(self)
+
+    def describe(self) -> str:
+        """Return all settings as a table; those that differ from the default name it."""
+        return describe_settings(self)
 
     def __getattr__(self, name: str) -> Any:
         """Answer an unknown attribute with its new name, if it has one."""

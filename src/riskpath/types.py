@@ -44,17 +44,32 @@ class EnvSpec(eqx.Module, Registered):
     """Whether actions alone determine the states, so that a history is identified by its actions."""
     pixels: bool = eqx.field(static=True, default=False)
     """Whether observations are images of bytes; the replay buffer stores them as bytes."""
+    action_heads: tuple[int, ...] = eqx.field(static=True, default=())
+    """If an action is a vector of numbers, one for each of several independent choices: how many options each has. A
+    mask and the values of actions then have a row for each, as long as the longest, and `num_actions` entries."""
 
     @property
     def observation_dtype(self) -> Any:
         """Return the type that observations are stored as."""
         return jnp.int32 if self.num_states is not None else jnp.uint8 if self.pixels else jnp.float32
 
+    @property
+    def mask_shape(self) -> tuple[int, ...]:
+        """Return the shape of an action mask: one entry for each action, or a row for each head."""
+        return (len(self.action_heads), max(self.action_heads)) if self.action_heads else (self.num_actions,)
+
+    def every_action(self) -> Bool[Array, "*A"]:
+        """Return the mask in which every action is available."""
+        if not self.action_heads:
+            return jnp.ones(self.mask_shape, bool)
+        return jnp.arange(self.mask_shape[1])[None, :] < jnp.asarray(self.action_heads)[:, None]
+
     def no_action(self) -> Shaped[Array, "*act"]:
         """Return the placeholder for the previous action at the start of an episode."""
-        return jnp.zeros((self.action_size,)) if self.action_size else jnp.zeros((), jnp.int32)
+        heads = (len(self.action_heads),) if self.action_heads else ()
+        return jnp.zeros((self.action_size,)) if self.action_size else jnp.zeros(heads, jnp.int32)
 
-    def first_time_step(self, observation: Shaped[Array, "*obs"], action_mask: Bool[Array, " A"]) -> "TimeStep":
+    def first_time_step(self, observation: Shaped[Array, "*obs"], action_mask: Bool[Array, "*A"]) -> "TimeStep":
         """Return the time step at the start of an episode."""
         return TimeStep(observation, jnp.zeros(()), action_mask, self.no_action(), jnp.zeros((), jnp.int32))
 
@@ -66,8 +81,8 @@ class TimeStep(eqx.Module):
     """s_t."""
     reward: Float[Array, ""]
     """r_{t−1}, the reward of the step before; 0 at the start of an episode."""
-    action_mask: Bool[Array, " A"]
-    """Which discrete actions are available; empty if actions are continuous."""
+    action_mask: Bool[Array, "*A"]
+    """Which discrete actions are available (of each head, if there are several); empty if actions are continuous."""
     prev_action: Shaped[Array, "*act"]
     """a_{t−1}, the action that was really taken; 0 at the start of an episode."""
     time: Int[Array, ""]
@@ -80,12 +95,12 @@ class Transition(eqx.Module):
     observation: Shaped[Array, "*obs"]
     """s_t."""
     action: Shaped[Array, "*act"]
-    """a_t: an action number, or a vector with entries in [−1, 1]."""
+    """a_t: an action number, a vector with entries in [−1, 1], or a number for each head."""
     reward: Float[Array, ""]
     """r_t."""
     next_observation: Shaped[Array, "*obs"]
     """s_{t+1}, the true one even where an episode ended."""
-    next_action_mask: Bool[Array, " A"]
+    next_action_mask: Bool[Array, "*A"]
     """Which actions are available in s_{t+1}."""
     terminated: Bool[Array, ""]
     """Whether the episode ended in s_{t+1}; a time limit is not an end."""

@@ -15,7 +15,7 @@ from riskpath.envs.finite import finite
 from riskpath.report.run_record import CurveRecord
 from riskpath.sweeps.store import SweepFolder
 from riskpath.training.codec import encode
-from riskpath.training.run import Plan
+from riskpath.training.plan import Plan
 from tests.cli.conftest import NETWORK, TRAINING
 from tests.report.examples import run_record, setting_record
 
@@ -199,7 +199,8 @@ def test_watching_ends_when_training_does(cli, folder, tmp_path, monkeypatch, ev
                 run.save(place / "run")
                 (place / "config.json").write_text(json.dumps({"env": "RiskyGrid", "set": []}))
             case 2:  # it goes on
-                lines = [{"step": 60}, {"step": 80, "evaluation": {"values": [[1.0, 2.0]]}}]
+                episodes = {"ep_rew_mean": [5.0, 6.0], "ep_rew_risk": [3.0, 4.0], "ep_len_mean": [6.0, 6.0]}
+                lines = [{"step": 60, **episodes}, {"step": 80, "evaluation": {"values": [[1.0, 2.0]]}}]
                 (place / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 9')
             case 3:  # something is wrong for a moment
                 (place / "run" / "header.json").rename(place / "header.json")
@@ -226,6 +227,8 @@ def test_watching_ends_when_training_does(cli, folder, tmp_path, monkeypatch, ev
     ]
     assert shown == [(3, 40, False), (3, 80, False), (3, 80, False), (None, 40, True)]
     assert pages[2]["runs"][0]["settings"][0]["curve"]["steps"] == [40, 80]
+    training = {"steps": [60], "returns": [[5.0], [6.0]], "risks": [[3.0], [4.0]], "lengths": [[6.0], [6.0]]}
+    assert pages[2]["runs"][0]["settings"][0]["training"] == training
     assert "after 40 steps; training is at 80" in pages[2]["runs"][0]["notes"][0]
     assert evaluated == ["grid", "grid"]  # not while nothing but the log grows
 

@@ -119,7 +119,7 @@ def test_a_users_own_environment_is_used_first_and_stays_open():
     ("env", "message"),
     [
         (lambda: EchoEnv(spaces.Text(3)), "cannot read observations from Text"),
-        (lambda: EchoEnv(action_space=spaces.MultiBinary(2)), "cannot act in MultiBinary"),
+        (lambda: EchoEnv(action_space=spaces.Text(2)), "cannot act in Text"),
         ("CartPole-v7", "unknown environment 'CartPole-v7'"),
         ("Nothing-v0", "unknown environment 'Nothing-v0'"),
         (lambda: 3, "must return a gymnasium.Env, got a int"),

@@ -10,6 +10,7 @@ from riskpath.envs.spaces import Translation
 
 from .problems import EchoEnv
 
+UNIT = spaces.Box(0.0, 1.0, (2,), np.float32)
 IMAGE = spaces.Box(0, 255, (4, 4, 1), np.uint8)
 
 
@@ -104,7 +105,7 @@ def test_discrete_actions_start_at_the_first_action_of_their_space():
     [
         (spaces.Text(3), spaces.Discrete(2), "cannot read observations from Text; Box, Discrete"),
         (spaces.Dict({"a": spaces.Tuple([spaces.Graph(spaces.Discrete(2), None)])}), spaces.Discrete(2), "from Graph"),
-        (spaces.Discrete(2), spaces.MultiBinary(2), "cannot act in MultiBinary"),
+        (spaces.Discrete(2), spaces.Tuple([spaces.Discrete(2), UNIT]), "cannot act in Tuple; Box, Discrete, Multi"),
         (spaces.Discrete(2), spaces.Box(-np.inf, 1.0, (1,)), "continuous actions need bounds"),
         (spaces.Discrete(2), spaces.Box(-1.0, np.inf, (1,)), "continuous actions need bounds"),
     ],

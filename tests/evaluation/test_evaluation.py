@@ -80,12 +80,16 @@ def test_intervals_contain_the_exact_mean_over_seeds(run, evaluation, unchecked)
 
 def test_an_evaluation_prints_intervals_and_the_span_of_the_seeds(run, evaluation, unchecked):
     lines, values = str(evaluation).splitlines(), evaluation.values()
-    assert len(lines) == 2
-    for line, level, interval, own in zip(lines, LEVELS, evaluation.risk(), values, strict=True):
+    assert len(lines) == 4  # the measure and the mean of both settings
+    for line, level, interval, own in zip(lines[::2], LEVELS, evaluation.risk(), values, strict=True):
         span = f" (seeds {own.min():.4g} to {own.max():.4g})"
         assert line.startswith(f"cvar:{level}: undiscounted {interval}{span}, discounted ")
+    for line, interval in zip(lines[1::2], evaluation.mean(), strict=True):
+        assert line.startswith(f"  mean: undiscounted {interval} (seeds ")
     alone = Evaluation(np.full((1, 1, 3), 48.0), np.full((1, 1, 3), 40.0), [rp.Mean()], 1.0)
     assert str(alone) == "mean: undiscounted 48 [48, 48], discounted 40 [40, 40]"
+    same = Evaluation(np.full((1, 1, 3), 48.0), np.full((1, 1, 3), 48.0), [rp.CVaR(0.5)], 1.0, [1.0])
+    assert str(same) == "cvar:0.5: undiscounted 48 [48, 48]\n  mean: undiscounted 48 [48, 48]"
 
 
 def test_zero_episodes_raise_one_line(run):

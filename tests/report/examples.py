@@ -14,6 +14,7 @@ from riskpath.report.run_record import (
     RunRecord,
     SettingRecord,
     SweepRecord,
+    TrainingRecord,
 )
 
 LEVELS = [(i + 0.5) / 50 for i in range(50)]
@@ -47,6 +48,7 @@ def setting_record(seed: int = 0, risk: str = "cvar:0.1", seeds: int = 8, points
             "law": law(seed),
             "seed_laws": [law(seed + i) for i in range(seeds)],
             "curve": CurveRecord([1_000 * (i + 1) for i in range(points)], curve.tolist(), *(e.tolist() for e in ends)),
+            "training": TrainingRecord([1_000, 2_000], *([[x, x + 1] for x in values.tolist()] for _ in range(3))),
             "quantiles": QuantilesRecord(LEVELS, believed.tolist(), realised.tolist()),
             "optimum": OptimumRecord(200.0, "exact", law(99)),
             "grid": GridRecord(

@@ -96,11 +96,12 @@ def test_the_pointer_shows_values(browser, page):
         "#compared figure:nth-of-type(1) svg": ["environment steps", "IQN: ", "TQL: ", "optimum 200"],
         "#run-0 figure:nth-of-type(1) svg": ["environment steps: ", "IQN: ", "["],
         "#run-0 figure:nth-of-type(2) svg": ["return: ", "IQN: 0."],
-        "#run-0 figure:nth-of-type(3) svg": ["quantile level: ", "believed at the start: ", "realised: "],
-        "#run-0 figure:nth-of-type(5) svg": ["CVaR level", "CVaR, learned: ", "mean, learned: "],
+        "#run-0 figure:nth-of-type(3) svg": ["environment steps: ", "mean return: ", "discounted cvar:0.1: "],
+        "#run-0 figure:nth-of-type(4) svg": ["quantile level: ", "believed at the start: ", "realised: "],
+        "#run-0 figure:nth-of-type(6) svg": ["CVaR level", "CVaR, learned: ", "mean, learned: "],
         "#bench-0 .cell": ["IQN on RiskyGrid, cvar:0.1", "share −0.4 [−0.5, −0.3]", "gap 7.5", "optimum 79.5"],
         "#bench-0 .figures svg": ["share of the optimum's advantage: ", "IQN: "],
-        "#run-0 figure:nth-of-type(4) line[data-hover]": ["row 0, column 0 → row 0, column 1: 1 moves an episode"],
+        "#run-0 figure:nth-of-type(5) line[data-hover]": ["row 0, column 0 → row 0, column 1: 1 moves an episode"],
     }
     for selector, parts in shown.items():
         browser.mouse(1, 1)
@@ -117,7 +118,7 @@ def test_a_name_in_the_table_opens_its_section(browser, page):
     browser.open(page)
     assert not browser.run("document.getElementById('run-2').open")
     browser.click("a[href='#run-2']")
-    browser.wait("document.getElementById('run-2').open && document.querySelectorAll('#run-2 svg').length === 5")
+    browser.wait("document.getElementById('run-2').open && document.querySelectorAll('#run-2 svg').length === 6")
     assert browser.run("document.querySelector('#run-2 dd') !== null")
 
 

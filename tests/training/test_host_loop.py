@@ -114,6 +114,7 @@ def leaves(lanes: Lanes) -> list[np.ndarray]:
         lanes.time_step,
         lanes.memory,
         lanes.return_so_far,
+        lanes.recent,
         lanes.steps,
     )
     return [np.asarray(plain(x)) for x in jax.tree.leaves(eqx.filter(parts, eqx.is_array))]
@@ -241,7 +242,7 @@ def test_a_policy_is_shown_what_it_was_trained_on(state, message, unchecked):
     ("agent", "env", "message"),
     [
         (rp.IQN(), lambda: Echo(spaces.Text(3)), "cannot read observations from Text"),
-        (rp.IQN(), lambda: Echo(action_space=spaces.MultiBinary(2)), "cannot act in MultiBinary"),
+        (rp.IQN(), lambda: Echo(action_space=spaces.Text(2)), "cannot act in Text"),
         (rp.IQTD3(), lambda: Echo(action_space=spaces.Box(-np.inf, 1.0, (1,))), "actions need bounds"),
         (rp.IQTD3(), lambda: Echo(), "needs continuous actions, but this environment has discrete actions"),
         (

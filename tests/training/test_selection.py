@@ -91,7 +91,9 @@ def test_copies_of_one_policy_do_not_crowd_a_better_one_out():
 @pytest.mark.parametrize(
     ("steps", "wanted", "on_host", "expected"),
     [
-        (100, None, False, 200),  # a short training: the fewest that say anything
+        (100, None, False, 0),  # a small training does not wait
+        (2_339, None, False, 0),
+        (2_340, None, False, 200),  # a short training: the fewest that say anything; 26 blocks of 1,800 steps
         (117_000, None, False, 1_000),  # twice the steps: 26 blocks of 1,000 episodes of 9 steps
         (9_000_000, None, False, 10_000),
         (100, None, True, 0),  # an environment outside of the program: not more than a quarter

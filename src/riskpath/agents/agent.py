@@ -84,6 +84,9 @@ class Agent(Hyperparameters):
     """Whether the agent maximises the risk of the whole return, not of the return to go at every step."""
     for_deterministic_transitions: ClassVar[bool] = False
     """Whether the agent maximises the risk of the whole return only if transitions are not random."""
+    independent_heads: ClassVar[bool] = False
+    """Whether the agent can choose several things at once by one head for each (`EnvSpec.action_heads`): the value of a
+    joint action is then the sum of its parts, which the best of each part maximises."""
 
     def __check_init__(self):
         require_positive(discount=self.discount)
@@ -166,7 +169,9 @@ class Agent(Hyperparameters):
     def value(self, state: AgentState, memory: Any, time_step: TimeStep) -> Float[Array, ""]:
         """Return the estimate of the best available action."""
         estimates, mask = self.estimate(state, memory, time_step), time_step.action_mask
-        return jnp.max(jnp.where(mask, estimates, -jnp.inf)) if mask.size else estimates[0]
+        if not mask.size:
+            return estimates[0]
+        return jnp.sum(jnp.max(jnp.where(mask, estimates.reshape(mask.shape), -jnp.inf), axis=-1))
 
     def require_actions(self, spec: EnvSpec) -> None:
         """Refuse an environment whose kind of actions the agent cannot choose."""
@@ -180,6 +185,12 @@ class Agent(Hyperparameters):
             raise RiskpathError(
                 f"{type(self).__name__} needs {self.actions} actions, but this environment has {kind} actions: "
                 f"use {others}"
+            )
+        if spec.action_heads and not self.independent_heads:
+            sizes = " × ".join(map(str, spec.action_heads))
+            raise RiskpathError(
+                f"{type(self).__name__} cannot choose among {sizes} joint actions: use IQN or TQL, which have a head "
+                "for each choice, or offer fewer combinations by gymnasium.wrappers.TransformAction"
             )
 
 

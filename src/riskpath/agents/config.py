@@ -5,7 +5,7 @@ Float fields may be traced: lanes with different values are trained by one compi
 
 import abc
 from dataclasses import replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -83,7 +83,7 @@ class BaseTraining(Hyperparameters):
     def gradient_steps_per_learn(self) -> int:
         """Return the gradient steps of the critics in one call of `learn`."""
 
-    def for_steps(self, steps: int) -> Self:
+    def for_steps(self, steps: int) -> "BaseTraining":
         """Return the same with schedules that fit the length of a training, where none are given."""
         total = max(1.0, (steps - self.learning_starts) / self.train_freq * self.gradient_steps_per_learn)
         starts = 0.5 * total if self.decay_starts is None else self.decay_starts

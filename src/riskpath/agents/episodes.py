@@ -58,7 +58,7 @@ class Episodes(eqx.Module):
     """The unit of the critics; 1 before there are rewards. It follows `wanted_unit` (`agents/learning.py`)."""
     first_observation: Shaped[Array, "K *obs"]
     """A ring of first observations."""
-    first_action_mask: Bool[Array, "K A"]
+    first_action_mask: Bool[Array, "K *A"]
     """Which actions were available there."""
     num_starts: Int[Array, ""]
     """Number of first observations ever added."""
@@ -100,7 +100,7 @@ class Episodes(eqx.Module):
         time: Int[Array, " E"],
         done: Bool[Array, " E"],
         observation: Shaped[Array, "E *obs"],
-        action_mask: Bool[Array, "E A"],
+        action_mask: Bool[Array, "E *A"],
         discount: float | Array,
         fresh: bool | Bool[Array, ""] = True,
     ) -> "Episodes":
@@ -159,7 +159,7 @@ class Episodes(eqx.Module):
 
 
 def no_episodes(
-    observation: Shaped[Array, "E *obs"], action_mask: Bool[Array, "E A"], limit: int | None = None
+    observation: Shaped[Array, "E *obs"], action_mask: Bool[Array, "E *A"], limit: int | None = None
 ) -> Episodes:
     """Return the statistics before training, from the first observations of all environments."""
     zero, envs = jnp.zeros(()), observation.shape[0]

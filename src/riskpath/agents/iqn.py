@@ -32,11 +32,16 @@ from riskpath.types import EnvSpec, Key, Segment, TimeStep, Transition
 
 
 class IQN(MemorylessAgent):
-    """Implicit quantile network for discrete actions, risk-greedy at every step."""
+    """Implicit quantile network for discrete actions, risk-greedy at every step.
+
+    With a head for each of several choices, quantile functions add up, and so does β: it is additive for returns that
+    rise and fall together.
+    """
 
     n_steps: int = eqx.field(static=True, default=3)
     """Largest number of rewards in a target."""
 
+    independent_heads: ClassVar = True
     several_steps: ClassVar = True
     whole_return: ClassVar = False
 
@@ -56,7 +61,7 @@ class IQN(MemorylessAgent):
         t, (scale, kappa) = self.training, scales(self.training, state)
         taus, target_taus = draw_levels(self, key=key)
 
-        def best_after(step: Transition) -> Int[Array, ""]:
+        def best_after(step: Transition) -> Int[Array, "*H"]:
             risks = state.params.risk(step.next_observation, self.risk, t.act_taus)
             return masked_argmax(risks, step.next_action_mask)
 

@@ -131,14 +131,14 @@ def draw_levels(agent: Agent, *, key: Key) -> tuple[Float[Array, " N"], Float[Ar
     return in_parts(draws[:online]), in_parts(draws[online:])
 
 
-def masked_argmax(values: Float[Array, " A"], mask: Bool[Array, " A"]) -> Int[Array, ""]:
-    """Return the best action among the available ones."""
-    return jnp.argmax(jnp.where(mask, values, -jnp.inf)).astype(jnp.int32)
+def masked_argmax(values: Float[Array, " A"], mask: Bool[Array, "*M"]) -> Int[Array, "*H"]:
+    """Return the best action among the available ones; a mask with a row for each head gives a number for each."""
+    return jnp.argmax(jnp.where(mask, values.reshape(mask.shape), -jnp.inf), axis=-1).astype(jnp.int32)
 
 
 def epsilon_greedy(
-    values: Float[Array, " A"], mask: Bool[Array, " A"], *, key: Key, epsilon: Float[Array, ""]
-) -> Int[Array, ""]:
+    values: Float[Array, " A"], mask: Bool[Array, "*M"], *, key: Key, epsilon: Float[Array, ""]
+) -> Int[Array, "*H"]:
     """Return the best available action, or with probability `epsilon` a random available one."""
     draws = jax.random.uniform(key, (1 + len(values),))
     return masked_argmax(jnp.where(draws[0] < epsilon, draws[1:], values), mask)
@@ -172,7 +172,7 @@ class Lookahead(eqx.Module):
     """The discount of what follows; 0 where the episode ended."""
 
 
-def look_ahead(agent: Agent, state: AgentState, segment: Segment, best: Int[Array, " n"]) -> Lookahead:
+def look_ahead(agent: Agent, state: AgentState, segment: Segment, best: Int[Array, "n *H"]) -> Lookahead:
     """Return how far a stored segment follows the best policy; `best` are the best actions after each of its steps.
 
     A target goes on as long as the stored action is the best one (Watkins), so it has no bias by other actions. Long
@@ -182,7 +182,8 @@ def look_ahead(agent: Agent, state: AgentState, segment: Segment, best: Int[Arra
     steps, count, discount = segment.steps, len(segment.valid), agent.discount
     over = steps.terminated | steps.truncated
     most = jnp.ceil(count * (1.0 - agent.training.progress(state.gradient_steps)))
-    follows = ~over[:-1] & segment.valid[1:] & (steps.action[1:] == best[:-1]) & (jnp.arange(1, count) < most)
+    same = (steps.action[1:] == best[:-1]).reshape(count - 1, -1).all(axis=1)
+    follows = ~over[:-1] & segment.valid[1:] & same & (jnp.arange(1, count) < most)
     included = jnp.concatenate([jnp.ones((1,), bool), jnp.cumprod(follows.astype(jnp.int32)).astype(bool)])
     last = jnp.sum(included.astype(jnp.int32)) - 1
     powers = jnp.asarray(discount, jnp.float32) ** jnp.arange(count + 1, dtype=jnp.float32)

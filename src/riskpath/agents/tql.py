@@ -50,6 +50,7 @@ class TQL(HistoryAgent):
     """"convolved": number of quantiles of past and future that are added up, in all pairs."""
 
     for_deterministic_transitions: ClassVar = True
+    independent_heads: ClassVar = True
 
     def __check_init__(self):
         if self.critic not in get_args(Form):
@@ -58,6 +59,8 @@ class TQL(HistoryAgent):
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
         """Return fresh critics; the memory is the history."""
+        if spec.action_heads and self.critic == "convolved":
+            raise RiskpathError("the convolved form of TQL has no heads for several choices: use critic='trajectory'")
         history_key, markov_key = jax.random.split(key)
         outputs, levels = 1 if self.critic == "convolved" else spec.num_actions, self.training.online_taus
         history = HistoryCritic(self.network, spec, self.window(spec), levels, outputs, key=history_key)

@@ -66,7 +66,7 @@ def frontier(
     discount: float = 1.0,
     env: str | None = None,
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE")] = (),
-    episodes: int = 10_000,
+    episodes: int | None = None,
     out: Path | None = None,
     json: bool = False,
 ) -> None:
@@ -81,11 +81,11 @@ def frontier(
         discount: The discount factor, in (0, 1].
         env: The environment of the run, if it has to be imported: MODULE:NAME imports a module that registers it.
         set: Fields of the problem to change, for example price=20.
-        episodes: Episodes of each seed and level of a run; fewer are faster, above all in Gymnasium.
+        episodes: Episodes of each seed and level of a run; by default 10,000, in Gymnasium as many as `evaluate` plays.
         out: The file for the figure; by default frontier-PROBLEM.png.
         json: Print JSON for other programs instead of a table; draw only if --out is given.
     """
-    require_counts(episodes=episodes)
+    require_counts(**given(episodes=episodes))
     if problem not in ENVIRONMENTS and Path(problem).is_dir():
         saved = SavedRun(Path(problem))
         found = saved.load(saved.named_environment(env, set))
@@ -111,7 +111,7 @@ def frontier(
 
 
 def _learned_frontier(
-    folder: Path, run: Run, levels: tuple[float, ...], episodes: int, out: Path | None, json: bool
+    folder: Path, run: Run, levels: tuple[float, ...], episodes: int | None, out: Path | None, json: bool
 ) -> None:
     """Print and draw the frontier of a saved run."""
     with working("rolling out the policies of all levels"):

@@ -20,7 +20,7 @@ from riskpath.sweeps.result import load_sweep
 from riskpath.sweeps.store import MANIFEST as SWEEP
 from riskpath.sweeps.store import SweepFolder
 from riskpath.training.atomic_dir import HEADER, find_folder
-from riskpath.training.gather_record import extend_curves, gather
+from riskpath.training.gather_record import extend_curves, gather, with_training
 
 Record = RunRecord | BenchRecord | SweepRecord
 
@@ -113,8 +113,8 @@ def _trained(path: Path) -> dict[str, str]:
 
 
 def _renew_run(path: Path, record: RunRecord) -> RunRecord:
-    """Add evaluations that were logged after the last checkpoint; a killed run may have left half a line."""
-    points, steps = [], 0
+    """Add training episodes, and evaluations after the last checkpoint; a killed run may have left half a line."""
+    points, logged, steps = [], [], 0
     try:
         lines = (path / LOG).read_text(errors="replace").splitlines()
     except OSError:
@@ -123,13 +123,14 @@ def _renew_run(path: Path, record: RunRecord) -> RunRecord:
         try:
             entry = json.loads(line)
             steps = max(steps, int(entry["step"]))
+            logged.append(entry)
             if isinstance(entry.get("evaluation"), dict):
                 points.append({"step": int(entry["step"]), **entry["evaluation"]})
         except (ValueError, LookupError, TypeError, AttributeError):
             continue
-    if record.finished:
-        return record
-    return extend_curves(record, points, steps)
+    with in_one_line(f"{path / LOG} is damaged"):
+        record = with_training(record, logged)
+    return record if record.finished else extend_curves(record, points, steps)
 
 
 def _is_sweep(path: Path) -> bool:

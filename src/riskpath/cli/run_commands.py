@@ -1,5 +1,6 @@
 """Commands for runs: train, evaluate, resume and export."""
 
+import contextlib
 import dataclasses
 import functools
 import json as json_module
@@ -74,7 +75,7 @@ def train(options: TrainOptions) -> None:
 
 def evaluate(
     run: Folder,
-    episodes: int = 1_000,
+    episodes: int | None = None,
     risk: str | None = None,
     env: str | None = None,
     set: Fields = (),
@@ -87,7 +88,8 @@ def evaluate(
 
     Args:
         run: A folder that `riskpath train --out` or `run.save` wrote.
-        episodes: Number of episodes for each seed.
+        episodes: Number of episodes for each seed; by default 1,000, or as many as take about a quarter of the steps of
+            training (from 20 to 1,000) where the host steps the environment.
         risk: The risk measure to evaluate; by default the one that the run was trained for. If the run serves this
             measure as well (Adaptive: every level of CVaR), the policy for it is rolled out, otherwise the trained one.
         env: The environment, or another one of the same sizes; MODULE:NAME imports a module that registers it.
@@ -95,16 +97,18 @@ def evaluate(
         seed: Seed of the randomness of the episodes.
         json: Print JSON for other programs instead of a table.
     """
-    require_counts(episodes=episodes)
+    require_counts(**given(episodes=episodes))
     measure = None if risk is None else parse_risk(risk)
     saved = SavedRun(run)
     environment = saved.named_environment(env, set)
     found = saved.load() if environment is None else saved.load_with(environment)
-    with working("rolling out episodes"):
-        if measure is not None and found.agents[0].can_serve(measure):
+    if measure is not None and found.agents[0].can_serve(measure):
+        with working("comparing policies for this measure"):
             found = found.serve(measure)
+    with contextlib.nullcontext() if found.sources else working("rolling out episodes"):  # a host shows a bar
         sample = found.evaluate(episodes, seed=seed, env=environment)
         exact = exact_laws(found) if environment is None else None
+    episodes = sample.returns.shape[-1]
     rows = [row for setting in range(len(found.agents)) for row in _figures(sample, setting, measure, exact)]
     if json:
         figures = [{**dataclasses.asdict(row.pop("value")), **row} for row in rows]
@@ -198,7 +202,7 @@ def export(
 
 def curve_point(run: Run) -> dict[str, Any]:
     """Return a point of the learning curve: exact, or from few episodes; those of a host are slow."""
-    return {"values": quick_values(run, 20 if run.sources else 100).tolist()}
+    return {"values": quick_values(run, 100).tolist()}
 
 
 def _require_intervals(seconds: float | None, steps: int | None) -> None:

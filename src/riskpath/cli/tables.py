@@ -16,6 +16,7 @@ from riskpath.mdp.solution import LINES, Solution
 from riskpath.mdp.solve import PolicyClass, solve
 from riskpath.risk.measures import RiskMeasure
 from riskpath.training.exact_laws import SITUATIONS, exact_laws
+from riskpath.training.host_evaluation import episodes_for
 from riskpath.training.run import Run
 
 CLASSES: dict[PolicyClass, str] = {
@@ -99,7 +100,7 @@ def lane_records(run: Run, problem: Any, setting: int = 0) -> list[dict[str, Any
     if plain is not None and also is not None:
         values, discounted = ([risk.value(law) for law in laws[setting]] for laws in (plain, also))
     else:
-        episodes = 100 if run.sources else 1_000
+        episodes = episodes_for(run, None)
         sample = run.evaluate(episodes)
         values, discounted = sample.values()[setting], sample.values(discounted=True)[setting]
     return [

@@ -69,7 +69,7 @@ def gymnasium_source(env: Any) -> GymnasiumSource:
         translation = Translation(env.single_observation_space, env.single_action_space, _time_limit(env))
         observations, info = _reset(env, 0)
         first = _check_observation(translation.read_all(observations)[0], translation.spec)
-        mask = _action_masks(info, np.arange(env.num_envs) == 0, translation.spec)[0]
+        mask = _action_masks(info, np.arange(env.num_envs) == 0, translation)[0]
         return GymnasiumSource(translation, first, mask, vector=env, single_use=True)
     factory, own = _factory(env), isinstance(env, gymnasium.Env)
     with in_one_line("cannot make the environment"):
@@ -85,7 +85,7 @@ def gymnasium_source(env: Any) -> GymnasiumSource:
         )
     with in_one_line(f"cannot read an observation as one of {type(space).__name__}"):
         first = _check_observation(translation.read(observation), translation.spec)
-    mask = _action_mask(info.get("action_mask"), translation.spec)
+    mask = _action_mask(info.get("action_mask"), translation)
     if not own:
         sample.close()
     name = env if isinstance(env, str) else None
@@ -110,7 +110,7 @@ class GymnasiumVector(VectorEnvironment):
         self.translation = sources[0].translation
         self.spec, self.num_envs = self.translation.spec, len(sources) * each
         self._all = np.ones(self.num_envs, bool)
-        self._every_action = np.ones((self.num_envs, self.spec.num_actions), bool)
+        self._every_action = np.repeat(self.translation.every_action[None], self.num_envs, axis=0)
         shape = self.translation.observation_space.shape
         observation = "an observation" if shape is None else f"an observation of shape {shape}"
         self._hint = f"; step returns {observation}, reward, terminated, truncated and a dictionary"
@@ -142,7 +142,7 @@ class GymnasiumVector(VectorEnvironment):
                 final, final_mask = observation.copy(), mask.copy()
                 for i in np.flatnonzero(done):
                     final[i] = _check_observation(self.translation.read(info["final_obs"][i]), self.spec)
-                final_mask[done] = _action_masks(info.get("final_info", {}), done, self.spec, ended=True)[done]
+                final_mask[done] = _action_masks(info.get("final_info", {}), done, self.translation, ended=True)[done]
             reward = _check_reward(reward)
         terminated, truncated = np.asarray(terminated), np.asarray(truncated & ~terminated)
         return VectorStep(final, final_mask, reward, terminated, truncated, observation, mask)
@@ -156,7 +156,7 @@ class GymnasiumVector(VectorEnvironment):
         return _check_observation(self.translation.read_all(observations).copy(), self.spec)
 
     def _action_masks(self, info: dict[str, Any]) -> np.ndarray:
-        return _action_masks(info, self._all, self.spec) if "action_mask" in info else self._every_action
+        return _action_masks(info, self._all, self.translation) if "action_mask" in info else self._every_action
 
 
 def _factory(env: Any) -> Factory:
@@ -166,7 +166,8 @@ def _factory(env: Any) -> Factory:
             try:
                 gymnasium.spec(env)
             except gymnasium.error.Error as error:
-                raise RiskpathError(f"unknown environment {env!r}: {one_line(error)}") from None
+                hint = f"if a package registers it, name the package: 'package:{env}'"
+                raise RiskpathError(f"unknown environment {env!r}: {one_line(error)}; {hint}") from None
         return functools.partial(gymnasium.make, env)
     return _factory_of_copies(env) if isinstance(env, gymnasium.Env) else env
 
@@ -247,23 +248,24 @@ def _check_reward(reward: Any) -> np.ndarray:
     return reward
 
 
-def _action_masks(info: dict[str, Any], needed: np.ndarray, spec: EnvSpec, ended: bool = False) -> np.ndarray:
+def _action_masks(
+    info: dict[str, Any], needed: np.ndarray, translation: Translation, ended: bool = False
+) -> np.ndarray:
     """Return the action masks [K, A] of the needed environments; every action is allowed where there is none."""
-    masks = np.ones((len(needed), spec.num_actions), bool)
+    masks = np.repeat(translation.every_action[None], len(needed), axis=0)
     if "action_mask" in info:
         for i in np.flatnonzero(needed & np.asarray(info.get("_action_mask", needed), bool)):
-            masks[i] = _action_mask(info["action_mask"][i], spec, ended)
+            masks[i] = _action_mask(info["action_mask"][i], translation, ended)
     return masks
 
 
-def _action_mask(mask: Any, spec: EnvSpec, ended: bool = False) -> np.ndarray:
+def _action_mask(mask: Any, translation: Translation, ended: bool = False) -> np.ndarray:
     """Return an action mask as an array; one that is all zero is accepted only where the episode has `ended`."""
-    every = np.ones(spec.num_actions, bool)
-    if mask is None or not spec.num_actions:
+    every = translation.every_action
+    if mask is None or not every.size:
         return every
-    if np.shape(mask) != every.shape:
-        raise RiskpathError(f"an action mask has shape {np.shape(mask)}; there are {spec.num_actions} actions")
-    mask = np.asarray(mask, bool)
-    if mask.any() or ended:
-        return mask if mask.any() else every
+    mask = translation.read_mask(mask)
+    left = bool(mask.any(axis=-1).all())  # in every head, if there are several
+    if left or ended:
+        return mask if left else every
     raise RiskpathError("an action mask must leave at least one action available")

@@ -1,14 +1,16 @@
 """Conversion between Gymnasium spaces and the arrays of agents.
 
-An agent sees an observation as a state number or as an array; its action is a number or a vector with entries in
-[−1, 1].
+An agent sees an observation as a state number or as an array; its action is a number, a vector with entries in
+[−1, 1], or a vector of numbers (`joint_actions.py`).
 """
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
 
+from riskpath.envs.joint_actions import JointActions, is_discrete
 from riskpath.errors import RiskpathError
 from riskpath.extras import needs_extra
 from riskpath.types import EnvSpec
@@ -34,6 +36,9 @@ class Translation:
         self.max_episode_steps = max_episode_steps
         _check_observation_space(observation_space)
         _check_action_space(action_space)
+        several = is_discrete(action_space) and not isinstance(action_space, spaces.Discrete)
+        self.joint = JointActions(action_space) if several else None
+        """The discrete choices of an action, if there are several."""
 
     # Equal conversions are equal, so that training in the same environment again compiles nothing.
     def __eq__(self, other: object) -> bool:
@@ -46,18 +51,38 @@ class Translation:
     def _parts(self) -> tuple[Any, ...]:
         return self.observation_space, self.action_space, self.max_episode_steps
 
-    @property
+    @functools.cached_property
     def spec(self) -> EnvSpec:
         """Return the specification that follows from the two spaces."""
-        actions, space = self.action_space, self.observation_space
-        num_actions = int(actions.n) if isinstance(actions, spaces.Discrete) else 0
-        action_size = 0 if num_actions else math.prod(actions.shape or ())
+        actions, space, joint = self.action_space, self.observation_space, self.joint
+        sizes: dict[str, Any] = {"num_actions": 0, "max_episode_steps": self.max_episode_steps}
+        if isinstance(actions, spaces.Discrete):
+            sizes["num_actions"] = int(actions.n)
+        elif joint is not None:
+            sizes["num_actions"] = self.every_action.size
+            sizes["action_heads"] = () if joint.one_number else joint.sizes
+        else:
+            sizes["action_size"] = math.prod(actions.shape or ())
         if isinstance(space, spaces.Discrete):
-            return EnvSpec(num_actions, (), int(space.n), self.max_episode_steps, action_size)
+            return EnvSpec(observation_shape=(), num_states=int(space.n), **sizes)
         shape = tuple((space.shape if isinstance(space, spaces.Box) else (flatdim(space),)) or (1,))
         if self._pixels:
-            return EnvSpec(num_actions, shape, None, self.max_episode_steps, action_size, pixels=True)
-        return EnvSpec(num_actions, shape, None, self.max_episode_steps, action_size, _observation_bounds(space))
+            return EnvSpec(observation_shape=shape, pixels=True, **sizes)
+        return EnvSpec(observation_shape=shape, observation_bounds=_observation_bounds(space), **sizes)
+
+    @functools.cached_property
+    def every_action(self) -> np.ndarray:
+        """Return the mask in which every action is available; with heads it has a row for each."""
+        if self.joint is not None:
+            return self.joint.every()
+        return np.ones(int(self.action_space.n) if isinstance(self.action_space, spaces.Discrete) else 0, bool)
+
+    def read_mask(self, mask: Any) -> np.ndarray:
+        """Return an action mask of the environment as the agent sees it."""
+        mask = np.asarray(mask, bool) if self.joint is None else self.joint.mask(mask)
+        if mask.shape != self.every_action.shape:
+            raise RiskpathError(f"an action mask has shape {mask.shape}; there are {self.spec.num_actions} actions")
+        return mask
 
     @property
     def _pixels(self) -> bool:
@@ -92,12 +117,19 @@ class Translation:
 
     def write(self, action: np.ndarray) -> Any:
         """Return an action of the agent, or a batch of them, as the environment expects it."""
+        if self.joint is not None:
+            return self.joint.write(np.asarray(action))
         scaled = self.scale(action)
         return scaled if isinstance(self.action_space, spaces.Discrete) else scaled.astype(self.action_space.dtype)
 
     def scale(self, action: Any) -> Any:
-        """Return the same numbers, but of the agent's own type: also inside of a compiled program."""
+        """Return the same numbers, but of the agent's own type: also inside of a compiled program.
+
+        An action that consists of several choices becomes a vector of their numbers, from 0 on.
+        """
         space = self.action_space
+        if self.joint is not None:
+            return self.joint.parts(action)
         if isinstance(space, spaces.Discrete):
             return action + int(space.start) if space.start else action
         assert isinstance(space, spaces.Box)
@@ -121,12 +153,12 @@ def _check_observation_space(space: spaces.Space) -> None:
 
 
 def _check_action_space(space: spaces.Space) -> None:
-    if isinstance(space, spaces.Discrete):
+    if is_discrete(space):
         return
     if not isinstance(space, spaces.Box):
         raise RiskpathError(
-            f"cannot act in {type(space).__name__}; Discrete and Box are accepted: "
-            "wrap the environment in gymnasium.wrappers.TransformAction"
+            f"cannot act in {type(space).__name__}; Box, Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of "
+            "discrete spaces are accepted: wrap the environment in gymnasium.wrappers.TransformAction"
         )
     if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
         raise RiskpathError(

@@ -186,15 +186,20 @@ class Evaluation:
         return returns
 
     def __str__(self) -> str:
-        columns = []
-        for discounted in (False, True):
-            spans = [f" (seeds {v.min():.4g} to {v.max():.4g})" if v.size > 1 else "" for v in self.values(discounted)]
-            columns.append([f"{own}{span}" for own, span in zip(self.risk(None, discounted), spans, strict=True)])
-        lines = [
-            f"{risk}: undiscounted {plain}, discounted {discounted}"
-            for risk, plain, discounted in zip(self.risks, *columns, strict=True)
-        ]
+        lines = []
+        for setting, risk in enumerate(self.risks):
+            one, discount = self[setting], (self.discounts or [None] * len(self))[setting]
+            for name, measure in ((str(risk), None), *(() if isinstance(risk, Mean) else (("  mean", Mean()),))):
+                figures = [f"undiscounted {one._with_seeds(measure, False)}"]
+                figures += [] if discount == 1 else [f"discounted {one._with_seeds(measure, True)}"]
+                lines.append(f"{name}: {', '.join(figures)}")
         return "\n".join(lines)
+
+    def _with_seeds(self, measure: RiskMeasure | None, discounted: bool) -> str:
+        """Return a figure of the first setting with its interval, and the lowest and highest of its seeds."""
+        of_seeds = self.values(discounted, measure)[0]
+        span = f" (seeds {of_seeds.min():.4g} to {of_seeds.max():.4g})" if of_seeds.size > 1 else ""
+        return f"{self.risk(measure, discounted)[0]}{span}"
 
 
 def setting_labels(risks: Sequence[RiskMeasure]) -> list[str]:

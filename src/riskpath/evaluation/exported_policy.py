@@ -239,6 +239,8 @@ def _trace(policy: Any, platforms: tuple[str, ...]) -> tuple[export.Exported, di
             obs, mask = jnp.asarray(seen)[obs], mask & jnp.asarray(available)[obs]
         elif offset:
             obs = obs - offset
+        if spec.action_heads:
+            mask = mask.reshape(spec.mask_shape) & spec.every_action()
         action, memory = step(memory, obs, reward, mask, start, seed)
         return (translation.scale(action) if translation else action), memory
 

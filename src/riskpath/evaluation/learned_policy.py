@@ -169,7 +169,8 @@ class LearnedPolicy:
         if problem and not _is_known(action, _names(problem)[1]):
             raise RiskpathError(f"the problem has no action {short(action)}; it has {_few(_names(problem)[1])}")
         if translation := getattr(self.environment, "translation", None):
-            action = read_action(translation.action_space, action)
+            joint, space = translation.joint, translation.action_space
+            action = read_action(space, action) if joint is None else joint.read(action)
         number = _names(problem)[1].index(action) if problem else action
         taken = jax.device_put(as_action(number, self._spec), memory.time.sharding)
         return PolicyMemory(memory.agent, taken, memory.time)
@@ -180,7 +181,7 @@ class LearnedPolicy:
         """Return the agent's estimate of the value of each available action; arguments as in a call of the policy."""
         memory, arrays, names = self._inputs(state, memory, reward, mask)
         values = np.asarray(_estimate(self.agent, self.state, memory, arrays))
-        return {names[i] if names else i: float(values[i]) for i in self._choices(arrays[-1])}
+        return {self._name(i, names): float(values[i]) for i in self._choices(arrays[-1])}
 
     def quantiles(
         self, state: Any, memory: Any = None, reward: float | None = None, count: int = 100, mask: Any = None
@@ -189,11 +190,19 @@ class LearnedPolicy:
         require_counts(count=count)
         memory, arrays, names = self._inputs(state, memory, reward, mask)
         table = np.asarray(_quantiles(self.agent, self.state, memory, arrays, int(count)))
-        return {names[i] if names else i: table[:, i] for i in self._choices(arrays[-1])}
+        return {self._name(i, names): table[:, i] for i in self._choices(arrays[-1])}
 
     def _choices(self, mask: np.ndarray) -> list[int]:
         """Return the available actions; 0 stands for the policy's own continuous action."""
         return [0] if self._spec.action_size else np.flatnonzero(mask).tolist()
+
+    def _name(self, column: int, names: list[Any]) -> Any:
+        """Return what a column of the critic stands for: the name or number of an action, the numbers of a joint one,
+        or head and option."""
+        if names or self._spec.action_heads:
+            return names[column] if names else divmod(column, self._spec.mask_shape[1])
+        joint = getattr(getattr(self.environment, "translation", None), "joint", None)
+        return column if joint is None else tuple(joint.parts(column).tolist())
 
     @functools.cached_property
     def _spec(self) -> EnvSpec:
@@ -232,7 +241,7 @@ class LearnedPolicy:
         if reward is None:
             reward = missing_reward(memory is None or not self.batch.needs_rewards, type(self.agent).__name__)
         memory = self._first_memory if memory is None else memory
-        mask = available if mask is None else as_mask(mask, (spec.num_actions,))
+        mask = available if mask is None else as_mask(mask, spec.mask_shape)
         arrays = np.asarray(observation, spec.observation_dtype), np.asarray(as_reward(reward), np.float32), mask
         return memory, arrays, names
 
@@ -259,7 +268,7 @@ class LearnedPolicy:
             raise RiskpathError(f"an observation must have shape {spec.observation_shape}, got {observation.shape}")
         if spec.num_states is not None:
             require_states(observation, spec.num_states)
-        return observation, np.ones(spec.num_actions, bool), []
+        return observation, np.asarray(spec.every_action()), []
 
 
 def _is_known(name: Any, names: Collection[Any]) -> bool:

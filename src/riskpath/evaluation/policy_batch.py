@@ -106,11 +106,11 @@ class PolicyBatch:
 
     def _masks(self, obs: np.ndarray, given: Any) -> np.ndarray:
         """Return which actions are available, [environments, actions]."""
-        shape = (len(obs), self.spec.num_actions)
+        shape = (len(obs), *self.spec.mask_shape)
         if given is not None:
             return as_mask(given, shape)
         if self.available is None:
-            return np.ones(shape, bool)
+            return np.broadcast_to(np.asarray(self.spec.every_action()), shape)
         rows = obs if self._rows is None else [self._row(one) for one in obs]
         return self.available[rows]
 

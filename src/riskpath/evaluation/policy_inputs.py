@@ -108,6 +108,10 @@ def as_action(action: Any, spec: EnvSpec) -> np.ndarray:
         if array.shape != (spec.action_size,):
             raise RiskpathError(f"an action must have shape {(spec.action_size,)}, got {array.shape}")
         return array.astype(np.float32)
+    if spec.action_heads:
+        if array.shape != (len(spec.action_heads),) or (array < 0).any() or (array >= spec.action_heads).any():
+            raise RiskpathError(f"an action has numbers below {spec.action_heads}, got {array.tolist()}")
+        return array.astype(np.int32)
     if array.shape != () or not 0 <= array < spec.num_actions or array % 1:
         raise RiskpathError(f"actions have numbers from 0 to {spec.num_actions - 1}, got {array.tolist()}")
     return array.astype(np.int32)

@@ -106,7 +106,7 @@ def step_many(
 
 def needs_rewards(agent: Agent, state: AgentState, spec: EnvSpec) -> bool:
     """Tell whether anything that follows from acting depends on the last reward; `vmap` over rewards finds out."""
-    obs, mask = jnp.zeros(spec.observation_shape, spec.observation_dtype), jnp.ones((spec.num_actions,), bool)
+    obs, mask = jnp.zeros(spec.observation_shape, spec.observation_dtype), spec.every_action()
 
     def act(reward: jax.Array) -> Any:
         return act_with_memory(agent, state, first_memory(state, spec), obs, reward, mask)

@@ -1,4 +1,4 @@
-"""Greedy rollouts of many lanes: in environments that are part of the program, or in those that the host steps.
+"""Greedy rollouts of many lanes in environments that are part of the program, and what agents predict at the start.
 
 Rollouts run in pieces that fit into memory. Every episode has its own random key, so the size of the pieces does not
 change the episodes; only the rounding of their discounted returns may differ.
@@ -15,9 +15,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Shaped
 
 from riskpath.agents.agent import Agent, AgentState, act_greedily
+from riskpath.agents.learning import masked_argmax
 from riskpath.envs.environment import Environment
-from riskpath.envs.vector import VectorEnvironment
-from riskpath.types import EnvSpec, Key, Keys, TimeStep, shapes_of, tree_where
+from riskpath.nn.heads import columns_of
+from riskpath.types import EnvSpec, Key, Keys, TimeStep, shapes_of
 
 Returns = tuple[Float[np.ndarray, "L N"], Float[np.ndarray, "L N"], Bool[np.ndarray, "L N"]]
 """Returns, discounted returns, and which episodes ended before the limit on their steps."""
@@ -118,7 +119,7 @@ def _piece(agent: Agent, state: AgentState, spec: EnvSpec, lanes: int) -> int:
 
 def _first_action(agent: Agent, state: AgentState, spec: EnvSpec) -> Any:
     observation = jnp.zeros(spec.observation_shape, spec.observation_dtype)
-    time_step = spec.first_time_step(observation, jnp.ones((spec.num_actions,), bool))
+    time_step = spec.first_time_step(observation, spec.every_action())
     output = act_greedily(agent, state, state.initial_memory, time_step, key=jax.random.key(0))
     return output.action, output.memory
 
@@ -135,65 +136,9 @@ def _intermediate_bytes(jaxpr: Any) -> int:
     return total
 
 
-def rollout_on_host(
-    agent: Agent,
-    state: AgentState,
-    vector: VectorEnvironment,
-    spec: EnvSpec,
-    each: int,
-    limit: int | None = None,
-    *,
-    key: Key,
-) -> Returns:
-    """Roll out the first `each` greedy episodes of every environment, so that long ones count as much as short ones.
-
-    `limit` is the number of steps after which the environments truncate episodes on our behalf.
-    """
-    lanes, size = state.gradient_steps.shape[0], vector.num_envs
-    by_lane = lambda x: jnp.asarray(np.asarray(x).reshape(lanes, size // lanes, *np.shape(x)[1:]))  # noqa: E731
-    start_key, key = jax.random.split(key)
-    observation, mask = vector.reset(jax.random.split(start_key, size))
-    memory = initial = repeat_memory(state.initial_memory, size // lanes)
-    time_step = jax.vmap(jax.vmap(spec.first_time_step))(by_lane(observation), by_lane(mask))
-    discount = np.broadcast_to(np.asarray(agent.discount, np.float64), (lanes,)).repeat(size // lanes)
-    length, account = np.zeros(size, int), (np.zeros(size), np.zeros(size), np.ones(size))
-    episodes: list[list[tuple[float, float, bool]]] = [[] for _ in range(size)]
-    while min(map(len, episodes)) < each:
-        key, act_key, env_key, reset_key = jax.random.split(key, 4)
-        output = _act_everywhere(agent, state, memory, time_step, jax.random.split(act_key, (lanes, size // lanes)))
-        action = np.asarray(output.action).reshape(size, *output.action.shape[2:])
-        o = vector.step(action, *(jax.random.split(k, size) for k in (env_key, reset_key)))
-        account, length, done = _account(account, o.reward, discount), length + 1, o.terminated | o.truncated
-        for i in np.flatnonzero(done):
-            cut = bool(o.truncated[i]) and length[i] == limit
-            episodes[i].append((account[0][i], account[1][i], not cut))
-        length = np.where(done, 0, length)
-        account = tuple(np.where(done, new, old) for new, old in zip((0.0, 0.0, 1.0), account, strict=True))
-        over = by_lane(done)
-        memory = _where_done(over, initial, output.memory)
-        reward = by_lane(np.where(done, 0.0, o.reward).astype(np.float32))
-        previous = _where_done(over, time_step.prev_action * 0, output.action)
-        time = by_lane(length.astype(np.int32))
-        time_step = TimeStep(by_lane(o.observation), reward, by_lane(o.action_mask), previous, time)
-    kept = np.array([one[:each] for one in episodes]).reshape(lanes, -1, 3)
-    return kept[..., 0], kept[..., 1], kept[..., 2] > 0
-
-
-@eqx.filter_jit
-def _act_everywhere(agent: Agent, state: AgentState, memory: Any, time_step: TimeStep, keys: Any) -> Any:
-    """Return the greedy action of every lane in each of its environments [L, P]."""
-    act = lambda agent, state, m, t, k: act_greedily(agent, state, m, t, key=k)  # noqa: E731
-    return eqx.filter_vmap(eqx.filter_vmap(act, in_axes=(None, None, 0, 0, 0)))(agent, state, memory, time_step, keys)
-
-
-@eqx.filter_jit
-def _where_done(done: Bool[Array, "L P"], first: Any, memory: Any) -> Any:
-    return jax.vmap(jax.vmap(tree_where))(done, first, memory)
-
-
 @eqx.filter_jit
 def initial_values(
-    agent: Agent, state: AgentState, spec: EnvSpec, observation: Shaped[Array, "L *obs"], mask: Bool[Array, "L A"]
+    agent: Agent, state: AgentState, spec: EnvSpec, observation: Shaped[Array, "L *obs"], mask: Bool[Array, "L *A"]
 ) -> Float[Array, " L"]:
     """Return what every lane predicts an episode to be worth that starts with such an observation."""
 
@@ -209,7 +154,7 @@ def initial_quantiles(
     state: AgentState,
     spec: EnvSpec,
     observation: Shaped[Array, "L *obs"],
-    mask: Bool[Array, "L A"],
+    mask: Bool[Array, "L *A"],
     taus: Float[Array, " N"],
 ) -> Float[Array, "L N"]:
     """Return the quantiles that every lane predicts for its best action after such a first observation."""
@@ -219,8 +164,8 @@ def initial_quantiles(
         quantiles = agent.quantiles(state, state.initial_memory, time_step, taus)
         if not mask.size:
             return quantiles[:, 0]
-        estimates = jnp.where(mask, agent.estimate(state, state.initial_memory, time_step), -jnp.inf)
-        return quantiles[:, jnp.argmax(estimates)]
+        best = masked_argmax(agent.estimate(state, state.initial_memory, time_step), mask)
+        return jnp.sum(quantiles[:, columns_of(best, quantiles.shape[1])], axis=1)
 
     return eqx.filter_vmap(one)(agent, state, observation, mask)
 

@@ -33,8 +33,11 @@ class MarkovCritic(eqx.Module):
     trunk: Trunk | None
     """None for a table, whose rows are the state numbers."""
     head: Head
+    columns: int = eqx.field(static=True)
+    """Number of actions, of all heads together."""
 
     def __init__(self, network: Network, spec: EnvSpec, levels: int, *, key: Key):
+        self.columns = spec.num_actions
         mlp_key, head_key, encoder_key = jax.random.split(key, 3)
         if network.head == "table":
             if spec.num_states is None:
@@ -54,10 +57,10 @@ class MarkovCritic(eqx.Module):
         return self.head(self.features(observation), taus)
 
     def of_action(
-        self, observation: Shaped[Array, "*obs"], taus: Float[Array, " N"], action: Int[Array, ""]
+        self, observation: Shaped[Array, "*obs"], taus: Float[Array, " N"], action: Int[Array, "*C"]
     ) -> Float[Array, " N"]:
         """Return Z(s, a; τ) for one action."""
-        return self.head.of_action(self.features(observation), taus, action)
+        return self.head.of_joint(self.features(observation), taus, action, self.columns)
 
     def risk(self, observation: Shaped[Array, "*obs"], risk: RiskMeasure, levels: int) -> Float[Array, " A"]:
         """Return β[Z(s, a)] = ∫₀¹ Z(s, a; h⁻¹(τ)) dτ for all actions."""
@@ -104,8 +107,11 @@ class HistoryCritic(eqx.Module):
     head: Head
     rolling: bool = eqx.field(static=True)
     """Whether a history is only the latest part of an episode."""
+    columns: int = eqx.field(static=True)
+    """Number of outputs."""
 
     def __init__(self, network: Network, spec: EnvSpec, length: int, levels: int, outputs: int, *, key: Key):
+        self.columns = outputs
         history_key, mlp_key, head_key, encoder_key = jax.random.split(key, 4)
         self.rolling = spec.max_episode_steps is None or length < spec.max_episode_steps
         if network.head == "table":
@@ -133,10 +139,10 @@ class HistoryCritic(eqx.Module):
         return self.head(features, taus)
 
     def of_action(
-        self, features: Shaped[Array, "*H"], taus: Float[Array, " N"], action: Int[Array, ""]
+        self, features: Shaped[Array, "*H"], taus: Float[Array, " N"], action: Int[Array, "*C"]
     ) -> Float[Array, " N"]:
         """Return Z(h, a; τ) for one action, from the features of h."""
-        return self.head.of_action(features, taus, action)
+        return self.head.of_joint(features, taus, action, self.columns)
 
     def _features(self, encoded: Shaped[Array, "*M"]) -> Shaped[Array, "*H"]:
         return encoded if self.mlp is None else self.mlp(encoded)

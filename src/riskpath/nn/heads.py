@@ -40,6 +40,15 @@ class Head(eqx.Module):
     def mean(self, features: Shaped[Array, "*H"], taus: Float[Array, " N"]) -> Float[Array, " A"]:
         """Return the mean over the levels; with distorted levels this is β[Z_a]."""
 
+    def of_joint(
+        self, features: Shaped[Array, "*H"], taus: Float[Array, " N"], action: Int[Array, "*C"], columns: int
+    ) -> Float[Array, " N"]:
+        """Return Z_a(τ) of one action, or the sum over the parts of a joint action; there are `columns` in all."""
+        if action.ndim == 0:
+            return self.of_action(features, taus, action)
+        parts = jax.vmap(lambda column: self.of_action(features, taus, column))(columns_of(action, columns))
+        return jnp.sum(parts, axis=0)
+
 
 class FactoredHead(Head):
     """Features and level embedding meet in the last layer."""
@@ -135,6 +144,12 @@ class TableHead(Head):
     def mean(self, features: Int[Array, ""], taus: Float[Array, " N"]) -> Float[Array, " A"]:
         """Return the mean over the levels."""
         return jnp.mean(self._parts(taus), axis=0) @ self.cells[features]
+
+
+def columns_of(action: Int[Array, "*C"], columns: int) -> Int[Array, " D"]:
+    """Return the columns of an action, or of all parts of a joint action, whose heads have equally many columns."""
+    parts = jnp.atleast_1d(action)
+    return parts + jnp.arange(len(parts), dtype=parts.dtype) * (columns // len(parts))
 
 
 def make_head(kind: HeadKind, width: int, actions: int, *, key: Key) -> Head:

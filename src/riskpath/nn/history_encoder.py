@@ -108,7 +108,7 @@ class HistoryIndex(eqx.Module):
     rows: int = eqx.field(static=True)
 
     def __init__(self, spec: EnvSpec, length: int):
-        if spec.num_states is None or spec.action_size:
+        if spec.num_states is None or spec.action_size or spec.action_heads:
             raise RiskpathError("a table needs discrete states and actions; use head='factored'")
         self.spec = spec
         self.base = 1 + spec.num_actions * (1 if spec.deterministic else spec.num_states)

@@ -32,8 +32,8 @@ SMALLEST_IMAGE = 4
 
 
 def encode_action(spec: EnvSpec, action: Shaped[Array, "*act"]) -> Float[Array, " C"]:
-    """Return an action as a vector; a discrete one becomes one-hot."""
-    return action if spec.action_size else jax.nn.one_hot(action, spec.num_actions)
+    """Return an action as a vector; a discrete one becomes one-hot, or one-hot for each head."""
+    return action if spec.action_size else jax.nn.one_hot(action, spec.mask_shape[-1]).ravel()
 
 
 def encoded_action_size(spec: EnvSpec) -> int:

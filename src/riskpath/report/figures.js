@@ -35,6 +35,18 @@ function curveChart(title, named, optimum) {
   }, { explained: named.some(({ setting }) => setting.curve.low.length) ? "Mean over seeds with its 95 % interval." : "" });
 }
 
+// What training episodes earn, exploration included: their mean, and the measure of the agent's own returns.
+function trainingChart(setting, name) {
+  const { steps, returns, risks } = setting.training, own = setting.discount === 1 ? setting.risk : `discounted ${setting.risk}`;
+  const line = (seeds) => ({ steps, seeds, low: [], high: [] });
+  const series = [
+    ...curveSeries(line(returns), "mean return", DATA.palette[0], true),
+    ...(setting.risk === "mean" && setting.discount === 1 ? [] : curveSeries(line(risks), own, DATA.palette[1], true)),
+  ];
+  return chart(`Training episodes${name}`, { xLabel: "environment steps", yLabel: "return", xFormat: short, xTip: whole, yDomain: curveDomain(series, []), series },
+    { explained: `The last hundred episodes at each point, with exploration${returns.length > 1 ? "; mean over seeds, thin: each seed" : ""}.` });
+}
+
 function lawChart(title, named, optimum) {
   const tints = colours(named.map(({ tint }) => tint)), alone = named.length === 1, marks = [], series = [];
   if (optimum?.law) {
@@ -102,6 +114,7 @@ function runFigures(run) {
   else place.append(lawChart("Return distribution", named, shared));
   for (const { label, setting } of named) {
     const name = several ? `, ${label}` : "";
+    if (setting.training?.steps.length > 1) place.append(trainingChart(setting, name));
     if (setting.quantiles) place.append(quantileChart(setting, name));
     if (setting.grid) place.append(gridFigure(setting.grid, run.seeds, name));
   }

@@ -31,7 +31,7 @@ const COLUMNS = [
   { label: "optimum", title: "The best value of any policy, where it is known", numeric: true, value: ({ setting }) => setting.optimum?.value ?? null },
   { label: "gap", title: "Optimum minus value", numeric: true, value: gap },
   { label: "mean", title: "Mean return", numeric: true, value: ({ setting }) => setting.mean[0], cell: ({ setting }) => intervalCell(setting.mean) },
-  { label: "own estimate", title: "What the agent itself predicts for the discounted return, mean over seeds", numeric: true, value: ({ setting }) => mean(setting.estimates) },
+  { label: "training return", title: "Mean return of the last hundred training episodes, mean over seeds; exploration included", numeric: true, value: ({ setting }) => (setting.training ? mean(setting.training.returns.map((seed) => seed.at(-1))) : null) },
   { label: "seeds", numeric: true, value: ({ run }) => run.seeds },
   { label: "steps", numeric: true, value: ({ run }) => run.steps, cell: ({ run }) => whole(run.steps) },
   { label: "state", value: ({ run }) => (run.finished ? "finished" : "unfinished"), cell: stateBadge },
@@ -105,12 +105,19 @@ function fillRun(run, inside) {
   for (const setting of run.settings) {
     const name = run.settings.length > 1 ? `, ${setting.label}` : "", how = setting.exact ? "exact" : `from ${whole(setting.episodes)} episodes`;
     inside.append(element("h3", {}, `Every seed${name} (${how})`), plainTable(
-      ["seed", setting.risk, "discounted", "own estimate (discounted)"],
-      setting.values.map((value, seed) => [seed, value, setting.discounted[seed], setting.estimates[seed]]),
+      ["seed", setting.risk, "discounted", "own estimate (discounted)", ...trainingColumns(setting).map(([heading]) => heading)],
+      setting.values.map((value, seed) => [seed, value, setting.discounted[seed], setting.estimates[seed], ...trainingColumns(setting).map(([, seeds]) => seeds[seed].at(-1))]),
     ));
     inside.append(element("details", { class: "more" }, element("summary", {}, `Hyperparameters${name}`), element("div", { class: "columns" }, ...halves(setting.hyperparameters))));
   }
   inside.append(element("details", { class: "more" }, element("summary", {}, "Environment and versions"), element("div", { class: "columns" }, ...halves(run.about))));
+}
+
+// The last hundred training episodes of each seed.
+function trainingColumns(setting) {
+  if (!setting.training) return [];
+  const { returns, risks, lengths } = setting.training, own = setting.discount === 1 ? setting.risk : `discounted ${setting.risk}`;
+  return [["training: return", returns], [`training: ${own}`, risks], ["training: length", lengths]];
 }
 
 function halves(pairs) {

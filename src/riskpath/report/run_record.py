@@ -32,6 +32,20 @@ class CurveRecord:
 
 
 @dataclass(frozen=True)
+class TrainingRecord:
+    """Figures of the last hundred training episodes of each seed, while training goes on: [seeds, steps]."""
+
+    steps: list[int]
+    """Environment steps at each point; the last one is the latest."""
+    returns: list[list[float]]
+    """Mean of the undiscounted returns."""
+    risks: list[list[float]]
+    """The agent's own measure of its own, discounted returns."""
+    lengths: list[list[float]]
+    """Mean length."""
+
+
+@dataclass(frozen=True)
 class QuantilesRecord:
     """Quantile functions of the discounted return: what agents believe at the start of an episode, and what happens."""
 
@@ -105,6 +119,8 @@ class SettingRecord:
     """The return of each seed's policy; empty with one seed."""
     curve: CurveRecord | None = None
     """The learning curve, if there is one."""
+    training: TrainingRecord | None = None
+    """The latest training episodes, once every seed has finished one."""
     quantiles: QuantilesRecord | None = None
     """What the agents believe beside what happens."""
     optimum: OptimumRecord | None = None

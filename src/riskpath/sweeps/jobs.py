@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 
 from riskpath.errors import RiskpathError, one_line
-from riskpath.training.progress import make_bar
+from riskpath.training.progress import duration, make_bar
 
 Report = Callable[[float], None]
 """Told which share of a job is done, from 0 to 1."""
@@ -147,8 +147,8 @@ class Meter:
     def inside(self, job: Job, share: float) -> None:
         """Show how far a job is."""
         if self._bar:
-            ended = f"{self._before + self._ended} of {self._count} cells"
-            self._bar.update(round(1_000 * (self._done + share * job.size) / self._total), f"{ended}, {job.name}"[:60])
+            ended, done = f"{self._before + self._ended} of {self._count} cells", self._done + share * job.size
+            self._bar.update(round(1_000 * done / self._total), f"{ended}, {job.name}"[:60], self._left(done))
 
     def after(self, job: Job, end: str, failed: bool = False) -> None:
         """Show that a job has ended."""
@@ -156,21 +156,18 @@ class Meter:
         self._count = max(self._count, self._before + self._ended)  # a job may have been split
         self.inside(job, 0.0)
         if self._show:
-            rest = (time.monotonic() - self._began) * max(0.0, self._total - self._done) / self._done
-            ready = f"{self._before + self._ended} of {self._count} cells done, about {duration(rest)} left"
+            rest = duration(self._left(self._done) or 0.0)
+            ready = f"{self._before + self._ended} of {self._count} cells done, about {rest} left"
             self._show(f"{ready}: {job.name}, {end}")
+
+    def _left(self, done: float) -> float | None:
+        """Return the seconds that are left, if anything is done."""
+        return (time.monotonic() - self._began) * max(0.0, self._total - done) / done if done else None
 
     def close(self) -> None:
         """Leave the terminal as it was."""
         if self._bar:
             self._bar.close()
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words: seconds, minutes or hours."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5_400 else f"{seconds / 3600:.1f} h"
 
 
 def _to_stderr(line: str) -> None:

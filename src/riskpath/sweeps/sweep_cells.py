@@ -150,7 +150,7 @@ class Judge:
             except TooManySituations:
                 pass
         if self._sample is None:
-            self._sample = run.evaluate(self._episodes, EVALUATION_SEED)
+            self._sample = run.evaluate(self._episodes, EVALUATION_SEED, progress=False)
         lane = self._sample[[setting], [seed]]
         value, mean = float(lane.values()[0, 0]), float(lane.returns.mean())
         interval = lane.risk()[0]

@@ -32,11 +32,11 @@ def exact_laws(run: Any, max_situations: int | None = SITUATIONS, discounted: bo
         return None
 
 
-def quick_values(run: Any, episodes: int = 1_000) -> np.ndarray:
+def quick_values(run: Any, episodes: int = 1_000, episodes_on_host: int = 20) -> np.ndarray:
     """Return β of the whole return of every lane's policy, [settings, seeds]: exact, or of sampled episodes."""
     laws = exact_laws(run)
     if laws is None:
-        return run.evaluate(episodes).values()
+        return run.evaluate(episodes_on_host if run.sources else episodes, progress=False).values()
     return np.array(
         [[float(agent.risk.value(law)) for law in own] for agent, own in zip(run.agents, laws, strict=True)]
     )

@@ -41,13 +41,13 @@ class Outcome(eqx.Module):
 
     final_observation: Shaped[Array, "..."]
     """The true observation after the action."""
-    final_action_mask: Bool[Array, "*LE A"]
+    final_action_mask: Bool[Array, "..."]
     reward: Float[Array, "*LE"]
     terminated: Bool[Array, "*LE"]
     truncated: Bool[Array, "*LE"]
     observation: Shaped[Array, "..."]
     """What the agent sees next: the same, or the first observation of a new episode."""
-    action_mask: Bool[Array, "*LE A"]
+    action_mask: Bool[Array, "..."]
 
 
 def choose(lanes: Lanes, warm_up: bool | Bool[Array, ""]) -> tuple[Lanes, Choice]:
@@ -140,6 +140,9 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: Outcome) -> Lan
         lanes.keys,
         lanes.steps + lanes.num_envs,
         lanes.valid & _valid(flat, time_step, spec),
+        lanes.recent.add(
+            outcome.reward, transitions.return_so_far, transitions.time, transitions.terminated | transitions.truncated
+        ),
     )
 
 
@@ -147,10 +150,10 @@ def _valid(stored: Transition, following: TimeStep, spec: EnvSpec) -> Bool[Array
     """Check rewards, observations and action masks (`lanes.CHECKS`)."""
     columns = len(stored.reward)
     observed = stored.next_observation.reshape(columns, -1)
-    masks = following.action_mask.reshape(columns, -1)
+    masks = following.action_mask.reshape(columns, *spec.mask_shape)
     yes = jnp.ones((columns,), bool)
     finite = jnp.isfinite(observed).all(axis=1) if spec.observation_dtype == jnp.float32 else yes
-    available = masks.any(axis=1) if spec.num_actions else yes
+    available = masks.any(axis=-1).reshape(columns, -1).all(axis=1) if spec.num_actions else yes
     # One reduction for all: three of them, stacked afterwards, are computed by one thread on a GPU.
     return jnp.stack([jnp.isfinite(stored.reward), finite, available]).all(axis=1)
 

@@ -24,18 +24,22 @@ from riskpath.report.run_record import (
     QuantilesRecord,
     RunRecord,
     SettingRecord,
+    TrainingRecord,
     Triple,
 )
 from riskpath.risk.law import Law
 from riskpath.risk.measures import Mean, RiskMeasure
+from riskpath.settings import flat_settings
 from riskpath.training.exact_laws import exact_laws
+from riskpath.training.host_evaluation import episodes_for
 from riskpath.training.known_optimum import Lookup, OptimumFinder
+from riskpath.training.recent_episodes import recent_figures
 from riskpath.training.served_levels import frontier_of
 from riskpath.training.walks import grid_of
 from riskpath.version import __version__
 
-EPISODES, EPISODES_ON_HOST = 2_000, 100
-"""Sampled episodes of each seed where there is no exact law."""
+EPISODES = 2_000
+"""Sampled episodes of each seed where there is no exact law, in environments of the compiled program."""
 SHORT = 12
 """Discounted laws are exact if episodes have no more steps than that: nearly every path has a return of its own."""
 ATOMS, LEVELS, STARTS = 200, 50, 16
@@ -84,10 +88,11 @@ def gather(
                 law=law_record(Law.mix(laws, [1 / len(laws)] * len(laws))),
                 seed_laws=[law_record(law) for law in laws] if len(laws) > 1 else [],
                 curve=_curve(run.curve, number, (len(run.agents), run.seeds)),
+                training=training_record([{"step": run.steps, **recent_figures(run)}], number, run.seeds),
                 quantiles=_quantiles(believed[number], discounted),
                 optimum=optimum,
                 grid=grid_of(run, number) if exact else None,
-                hyperparameters=_flat(one),
+                hyperparameters=flat_settings(one),
             )
         )
     frontier, note = frontier_of(run)
@@ -147,7 +152,7 @@ def _samples(run: Any) -> list[Sample]:
 
 
 def _episodes(run: Any) -> int:
-    return EPISODES_ON_HOST if run.sources else EPISODES
+    return episodes_for(run, None, EPISODES)
 
 
 def _interval(risk: RiskMeasure | None, laws: list[Law], episodes: int | None) -> Triple:
@@ -189,6 +194,26 @@ def _curve(points: list[dict[str, Any]], setting: int, shape: tuple[int, int]) -
     return CurveRecord([point["step"] for point in kept], values.tolist(), *_mean_bands(values))
 
 
+def training_record(points: list[dict[str, Any]], setting: int, seeds: int) -> TrainingRecord | None:
+    """Return the training episodes of one setting, from points as callbacks see them."""
+    names = ("ep_rew_mean", "ep_rew_risk", "ep_len_mean")
+    kept = [point for point in points if all(name in point for name in names)]
+    own = slice(setting * seeds, (setting + 1) * seeds)
+    figures = [np.array([point[name][own] for point in kept], np.float64) for name in names]
+    if not kept or any(one.shape != (len(kept), seeds) for one in figures):
+        return None
+    return TrainingRecord([int(point["step"]) for point in kept], *(one.T.tolist() for one in figures))
+
+
+def with_training(record: RunRecord, points: list[dict[str, Any]]) -> RunRecord:
+    """Return a record with the training episodes that were logged."""
+    settings = [
+        dataclasses.replace(setting, training=training_record(points, number, record.seeds) or setting.training)
+        for number, setting in enumerate(record.settings)
+    ]
+    return dataclasses.replace(record, settings=settings)
+
+
 def _mean_bands(values: np.ndarray) -> tuple[list[float], list[float]]:
     """Return the ends of the interval of the mean over seeds; none for one seed."""
     if len(values) < 2 or not np.isfinite(values).all():
@@ -216,18 +241,6 @@ def _quantiles(believed: np.ndarray, realised: list[Law]) -> QuantilesRecord:
     return QuantilesRecord(levels.tolist(), believed.tolist(), [law.quantile(levels).tolist() for law in realised])
 
 
-def _flat(value: Any, name: str = "") -> dict[str, str]:
-    """Return all hyperparameters by name, those of the network and of training with their own names."""
-    if isinstance(value, float | jax.Array | np.ndarray) and np.ndim(value) == 0:
-        return {name: f"{float(value):g}"}
-    if not dataclasses.is_dataclass(value) or isinstance(value, RiskMeasure):
-        return {name: " ".join(str(value).split())}
-    parts: dict[str, str] = {}
-    for part in dataclasses.fields(value):
-        parts |= _flat(getattr(value, part.name), f"{name}.{part.name}" if name else part.name)
-    return parts
-
-
 def _facts(run: Any) -> dict[str, str]:
     """Return what is known about the environment, the machine and the versions."""
     spec, env = run.spec, run.environments[0]
@@ -235,10 +248,11 @@ def _facts(run: Any) -> dict[str, str]:
     if isinstance(env, FiniteEnvironment):
         facts["states"] = f"{len(env.tables.available):,}"
     elif not run.sources:
-        facts |= {f"environment.{key}": text for key, text in _flat(env).items() if len(text) < 200}
+        facts |= {f"environment.{key}": text for key, text in flat_settings(env).items() if len(text) < 200}
     else:
         facts["observation"] = str(spec.observation_shape)
-    facts["actions"] = f"{spec.action_size} continuous" if spec.action_size else str(spec.num_actions)
+    discrete = " × ".join(map(str, spec.action_heads or (spec.num_actions,)))
+    facts["actions"] = f"{spec.action_size} continuous" if spec.action_size else discrete
     if spec.max_episode_steps:
         facts["longest episode"] = f"{spec.max_episode_steps:,} steps"
     facts |= {"seeds": str(run.seeds), "environments for each seed": str(run.lanes.num_envs)}

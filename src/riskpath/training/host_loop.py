@@ -22,12 +22,12 @@ from jaxtyping import Array, Shaped
 from riskpath.agents.agent import Agent
 from riskpath.envs.environment import Environment
 from riskpath.envs.vector import VectorEnvironment
+from riskpath.evaluation.packing import Layout
 from riskpath.evaluation.rollout import repeat_memory
 from riskpath.training import fused_loop as loop
 from riskpath.training.fused_loop import Choice, Outcome
 from riskpath.training.lanes import Lanes, lane_keys, with_first
 from riskpath.training.lanes import start as start_lanes
-from riskpath.training.packing import Layout
 from riskpath.types import EnvSpec, Keys
 
 
@@ -63,7 +63,8 @@ def restart(lanes: Lanes, vector: VectorEnvironment, spec: EnvSpec) -> Lanes:
         jnp.zeros_like(lanes.return_so_far),
     )
     state = eqx.tree_at(lambda s: s.episodes.recent, lanes.agent_state, nothing)
-    return replace(lanes, agent_state=state, time_step=time_step, memory=memory, return_so_far=nothing)
+    recent = replace(lanes.recent, so_far=nothing)
+    return replace(lanes, agent_state=state, time_step=time_step, memory=memory, return_so_far=nothing, recent=recent)
 
 
 class State(eqx.Module):

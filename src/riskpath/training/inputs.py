@@ -1,26 +1,21 @@
 """Converts and checks the arguments of `train` and `Run.evaluate`; an error is one line, before any work starts."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from importlib.util import find_spec
 from typing import Any
 
 import equinox as eqx
 import jax
 
-from riskpath.agents.agent import Agent, AgentState
+from riskpath.agents.agent import Agent
 from riskpath.envs import make
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import FiniteEnvironment, FiniteProblem, as_arrays, as_finite, finite, pad_alike
 from riskpath.errors import RiskpathError
-from riskpath.evaluation.rollout import Returns, rollout_on_host
 from riskpath.mdp.model import FiniteMDP
 from riskpath.risk.measures import CVaR, Mean
 from riskpath.training.lanes import is_swept
-from riskpath.types import EnvSpec, Key
-
-ENVS_PER_LANE = 8
-"""Gymnasium environments of one lane while it is evaluated."""
+from riskpath.types import EnvSpec
 
 
 def require_functions(progress: Any, evaluator: Any, callbacks: Any) -> None:
@@ -66,7 +61,7 @@ def as_environment(env: Any) -> Environment:
         try:
             env = make(env)
         except RiskpathError as error:
-            hint = "" if "-v" in env else "; or give a Gymnasium id, for example CartPole-v1"
+            hint = "" if "-v" in env else "; or give a Gymnasium id, for example CartPole-v1 or package:Env-v0"
             raise RiskpathError(f"{error}{hint}") from None
     if isinstance(env, FiniteMDP):
         return finite(env)
@@ -124,22 +119,6 @@ def gymnasium_module() -> Any:
     return gymnasium_vector
 
 
-def gymnasium_rollout(
-    agent: Agent, state: AgentState, sources: Sequence[Any], spec: EnvSpec, episodes: int, limit: int, *, key: Key
-) -> Returns:
-    """Roll out episodes of every lane in Gymnasium environments made for this purpose."""
-    module = gymnasium_module()
-    module.require_copies(sources)
-    own = sources[0].translation.max_episode_steps
-    cut = limit if own is None or limit < own else None
-    width = min(episodes, ENVS_PER_LANE)
-    lanes = state.gradient_steps.shape[0]
-    with closing(module.GymnasiumVector(sources, lanes // len(sources) * width, limit=cut)) as vector:
-        returns = rollout_on_host(agent, state, vector, spec, -(-episodes // width), cut, key=key)
-    plain, discounted, finished = (x[:, :episodes] for x in returns)
-    return plain, discounted, finished
-
-
 def _match(listed: list[Any], count: int) -> list[Any]:
     if len(listed) != count:
         raise RiskpathError(f"got {count} agents and {len(listed)} environments; they must match")
@@ -178,6 +157,7 @@ def require_alike(trained: EnvSpec, other: EnvSpec) -> None:
         ("number of states", "num_states"),
         ("number of actions", "num_actions"),
         ("length of actions", "action_size"),
+        ("set of choices", "action_heads"),
     ):
         ours, theirs = getattr(trained, name), getattr(other, name)
         if ours != theirs:

@@ -21,6 +21,7 @@ from riskpath.envs.environment import Environment
 from riskpath.envs.finite import as_arrays
 from riskpath.evaluation.rollout import begin
 from riskpath.training.devices import lane_mesh, placed_rows
+from riskpath.training.recent_episodes import RecentEpisodes, no_recent_episodes
 from riskpath.training.replay_buffer import ReplayBuffer, make_replay_buffer
 from riskpath.types import EnvSpec, Key, Keys, TimeStep, Transition, shapes_of
 
@@ -51,6 +52,8 @@ class Lanes(eqx.Module):
     """Environment steps taken by each lane."""
     valid: Bool[Array, "3"]
     """Whether all rewards, observations and action masks were valid (`CHECKS`)."""
+    recent: RecentEpisodes
+    """The latest training episodes, for people to see."""
 
     @property
     def count(self) -> int:
@@ -113,6 +116,7 @@ def start(
         keys,
         jax.device_put(np.zeros((), np.int32)),
         jax.device_put(np.ones((len(CHECKS),), bool)),
+        no_recent_episodes(count, num_envs),
     )
 
 

@@ -1,6 +1,7 @@
 """What `train` returns: a `Run`, from which policies, laws and learning curves are read."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from riskpath.evaluation.learned_policy import LearnedPolicy
 from riskpath.evaluation.rollout import Returns, first_observations, initial_values, rollout
 from riskpath.mdp.frontier import LEVELS, check_levels, finite_frontier
 from riskpath.plot.curves import plot_curve
-from riskpath.registry import Registered
 from riskpath.report.page import require_page, write_page
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.law import Law
@@ -29,34 +29,13 @@ from riskpath.risk.measures import CVaR, RiskMeasure
 from riskpath.training import inputs
 from riskpath.training.checkpoint import read_checkpoint, write_checkpoint
 from riskpath.training.gather_record import gather
+from riskpath.training.host_evaluation import episodes_for, gymnasium_rollout
 from riskpath.training.lanes import Lanes, lane_keys, stack
+from riskpath.training.plan import Plan
+from riskpath.training.progress import counting
 from riskpath.training.selection import select_members, serve
 from riskpath.types import EnvSpec
 from riskpath.validation import given, require_counts, require_whole
-
-
-@dataclass(frozen=True)
-class Plan(Registered):
-    """How far a call of `train` is to go, so that an interrupted one can be finished."""
-
-    start: int
-    """Environment steps of each lane before it."""
-    steps: int
-    """Additional steps to take."""
-    evaluate_every: int | None = None
-    """Steps between evaluations; the last one is at the end."""
-
-    @property
-    def goal(self) -> int:
-        """Return the steps of each lane at the end."""
-        return self.start + self.steps
-
-    def due(self, before: int, now: int) -> bool:
-        """Tell whether an evaluation is due; after a long warm-up several may be, and one is made."""
-        every = self.evaluate_every
-        if every is None:
-            return False
-        return (now - self.start) // every > (before - self.start) // every or before < self.goal <= now
 
 
 class TrainingStopped(RiskpathError):
@@ -128,7 +107,8 @@ class Run:
         first = lambda listed: [listed[0]] * len(agents) if listed else []  # noqa: E731
         sources, environments = first(self.sources), first(self.environments)
         run = Run(agents, environments, self.seeds, lanes, sources=sources, first_seed=self.first_seed)
-        run.lanes = select_members(run)
+        with counting("comparing members", "blocks of episodes") as progress:
+            run.lanes = select_members(run, progress if run.sources else None)
         return run
 
     def policy(self, seed: int = 0, setting: int = 0, risk: RiskMeasure | str | None = None) -> LearnedPolicy:
@@ -171,55 +151,63 @@ class Run:
 
     def evaluate(
         self,
-        episodes: int = 1_000,
+        episodes: int | None = None,
         seed: int = 0,
         max_episode_steps: int | None = None,
         env: Any = None,
         risk: RiskMeasure | str | None = None,
+        progress: bool = True,
     ) -> Evaluation:
         """Roll out greedy episodes of every lane and return their returns, plain and discounted.
 
         Args:
-            episodes: Number of episodes for each lane.
+            episodes: Number of episodes for each lane; by default 1,000. Where the host steps the environment, by
+                default as many as take about a quarter of the steps of training, from 20 to 1,000.
             seed: Seed of their randomness.
             max_episode_steps: Most steps of an episode; needed only where the environment has no limit of its own.
             env: Another environment of the same sizes, or one for each setting; by default the one trained on.
             risk: Another measure than the trained one, for example another level of CVaR for `Adaptive`.
+            progress: Show progress on a terminal, where the host steps the environment.
         """
         if risk is not None:
-            return self.serve(risk).evaluate(episodes, seed, max_episode_steps, env)
-        require_counts(episodes=episodes, **given(max_episode_steps=max_episode_steps))
+            return self.serve(risk).evaluate(episodes, seed, max_episode_steps, env, progress=progress)
+        require_counts(**given(episodes=episodes, max_episode_steps=max_episode_steps))
         require_whole(seed=seed)
         environments, sources = self.environments, self.sources
         if env is not None:
             environments, sources = inputs.as_environments(env, len(self.agents))
         inputs.require_alike(self.spec, environments[0].spec)
         elsewhere = Run(self.agents, environments, self.seeds, self.lanes, sources=sources, first_seed=self.first_seed)
-        returns = elsewhere.sample_returns(self.lanes, episodes, seed, max_episode_steps)
+        episodes = episodes_for(elsewhere, episodes)
+        with counting("evaluating", "episodes") if progress else nullcontext() as show:
+            returns = elsewhere.sample_returns(self.lanes, episodes, seed, max_episode_steps, show)
         shape = (len(self.agents), self.seeds, episodes)
         plain, discounted, finished = (np.asarray(x).reshape(shape) for x in returns)
         discounts = [float(agent.discount) for agent in self.agents]
         return Evaluation(plain, discounted, [agent.risk for agent in self.agents], float(finished.mean()), discounts)
 
-    def sample_returns(self, lanes: Lanes, episodes: int, seed: int, max_episode_steps: int | None = None) -> Returns:
+    def sample_returns(
+        self, lanes: Lanes, episodes: int, seed: int, max_episode_steps: int | None = None, progress: Any = None
+    ) -> Returns:
         """Roll out greedy episodes of lanes and return plain returns, discounted returns and which episodes ended."""
         limit = max_episode_steps or self.environments[0].spec.max_episode_steps or 10_000
         key, spec, sources = jax.random.key(seed), self.spec, self.sources
         if sources:
-            return inputs.gymnasium_rollout(lanes.agent, lanes.agent_state, sources, spec, episodes, limit, key=key)
+            players = (lanes.agent, lanes.agent_state, sources, spec)
+            return gymnasium_rollout(*players, episodes, limit, key=key, progress=progress)
         stacked = stack([as_arrays(env) for env in self.environments], self.seeds, eqx.is_array)
         keys = lane_keys(len(self.agents), self.seeds, seed, self.first_seed)  # settings meet the same randomness
         return rollout(lanes.agent, stacked, lanes.agent_state, spec, episodes, limit, keys=keys)
 
-    def frontier(self, levels: Sequence[float] = LEVELS, episodes: int = 10_000, seed: int = 0) -> LearnedFrontier:
+    def frontier(self, levels: Sequence[float] = LEVELS, episodes: int | None = None, seed: int = 0) -> LearnedFrontier:
         """Return mean and CVaR of the policies for many levels, all from this one training.
 
         Args:
             levels: Levels of CVaR, from 0 to 1.
-            episodes: Episodes of each seed and level.
+            episodes: Episodes of each seed and level; by default 10,000, on the host as many as in `evaluate`.
             seed: Seed of their randomness.
         """
-        listed = check_levels(levels)
+        listed, episodes = check_levels(levels), episodes_for(self, episodes, 10_000)
         evaluation = self.serve(*(CVaR(level) for level in listed)).evaluate(episodes, seed)
         env = self.environments[0]
         exact = finite_frontier(env.mdp(), listed) if isinstance(env, FiniteEnvironment) else None
@@ -249,7 +237,7 @@ class Run:
         return np.array([[value(i, seed) for seed in range(self.seeds)] for i in range(len(self.agents))])
 
     def plot(
-        self, ax: Any = None, *, kind: str | None = None, episodes: int = 1_000, seed: int = 0, **style: Any
+        self, ax: Any = None, *, kind: str | None = None, episodes: int | None = None, seed: int = 0, **style: Any
     ) -> Any:
         """Draw the learning curve of every setting, or the distributions of its returns, and return the axes.
 
@@ -257,7 +245,7 @@ class Run:
             ax: Matplotlib axes; by default those of a new figure.
             kind: "median" or "mean" over seeds for the learning curve; "cdf", "histogram" or "quantiles" for returns.
                 By default the curve, if the run was trained with `evaluate_every`, else "cdf".
-            episodes: Episodes of each lane, for returns.
+            episodes: Episodes of each lane, for returns; by default as in `evaluate`.
             seed: Seed of their randomness.
             style: Passed to matplotlib, for example `color="black"`.
         """

@@ -7,6 +7,7 @@ values, and one of them stays. The member that the critic prefers always stays, 
 clearly better. Training itself does not depend on the choice.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ from riskpath.evaluation.mixing import advantage, best_mixture
 from riskpath.risk.measures import RiskMeasure
 from riskpath.training.lanes import Lanes, is_swept, stack
 
+Progress = Callable[[int, int], None]
+"""Called with what is done and with all."""
 HELD_OUT = 1_000_003
 """Seed of the first held-out episodes; others have the seeds after it."""
 SHARE, SHARE_ON_HOST = 2.0, 0.25
@@ -31,6 +34,9 @@ ERRORS = 0.75
 """Another member must be better than the preferred one by this many standard errors."""
 FEWEST, MOST = 200, 10_000
 """Episodes of each member in the first round. If the host may not play the fewest, the critic is trusted."""
+MOST_SHARE = 20.0
+"""Nor does a small training wait for a selection: if the fewest episodes have more than this many times its steps, the
+critic is trusted. In a compiled program a step that is played takes about a hundredth of one that is learned from."""
 
 
 def rounds(members: int) -> Iterator[tuple[int, int]]:
@@ -46,8 +52,13 @@ def blocks_of_selection(members: int) -> int:
     return sum(left * blocks for left, blocks in rounds(members))
 
 
-def select_members(run: Any) -> Lanes:
-    """Return the lanes with the best member, or mixture of members, of each."""
+def select_members(run: Any, progress: Progress | None = None) -> Lanes:
+    """Return the lanes with the best member, or mixture of members, of each.
+
+    Args:
+        run: The run.
+        progress: Called with the number of blocks of episodes that were played and of all.
+    """
     agent, lanes = run.agents[0], run.lanes
     members, wanted = agent.population()
     if members == 1:
@@ -57,7 +68,14 @@ def select_members(run: Any) -> Lanes:
     if not episodes:
         return _play(lanes, members, preferred)
     risks = [agent.risk for agent in run.agents for _ in range(run.seeds)]
-    play = lambda member, seed: run.sample_returns(_play(lanes, members, member), episodes, seed)[1]  # noqa: E731
+    played, blocks = itertools.count(1), blocks_of_selection(members)
+
+    def play(member: Int[np.ndarray, " L"], seed: int) -> Float[np.ndarray, "L N"]:
+        returns = run.sample_returns(_play(lanes, members, member), episodes, seed)[1]
+        if progress is not None:
+            progress(next(played), blocks)
+        return returns
+
     best, returns = eliminate(risks, members, preferred, play)
     chosen = zip(risks, returns, best.tolist(), strict=True)
     return _with_weights(lanes, np.stack([best_mixture(*one) for one in chosen]))
@@ -107,9 +125,12 @@ def episodes_of(run: Any, members: int, wanted: int | None) -> int:
     if wanted is not None:
         return wanted
     length = run.spec.max_episode_steps or 1_000
-    share = SHARE_ON_HOST if run.sources else SHARE
-    allowed = min(MOST, int(share * run.steps / (blocks_of_selection(members) * length)))
-    return allowed if allowed >= FEWEST else 0 if run.sources else FEWEST
+    share, blocks = SHARE_ON_HOST if run.sources else SHARE, blocks_of_selection(members)
+    allowed = min(MOST, int(share * run.steps / (blocks * length)))
+    if allowed >= FEWEST:
+        return allowed
+    small = bool(run.sources) or FEWEST * blocks * length > MOST_SHARE * run.steps
+    return 0 if small else FEWEST
 
 
 def _play(lanes: Lanes, members: int, member: Int[np.ndarray, " L"]) -> Lanes:
@@ -141,10 +162,11 @@ def serve(run: Any, risks: Sequence[RiskMeasure]) -> tuple[list[Agent], Lanes]:
             )
     agents = [eqx.tree_at(lambda a: a.risk, trained, risk, is_leaf=_is_risk) for risk in risks]
     lanes = run.lanes
-    state, env, keys = _repeat_first((lanes.agent_state, lanes.env, lanes.keys), run.seeds, len(risks))
+    parts = (lanes.agent_state, lanes.env, lanes.keys, lanes.recent)
+    state, env, keys, recent = _repeat_first(parts, run.seeds, len(risks))
     agent = stack(agents, run.seeds, is_swept)
-    parts = (agent, env, _refresh(agent, state), keys)
-    return agents, eqx.tree_at(lambda s: (s.agent, s.env, s.agent_state, s.keys), lanes, parts)
+    parts = (agent, env, _refresh(agent, state), keys, recent)
+    return agents, eqx.tree_at(lambda s: (s.agent, s.env, s.agent_state, s.keys, s.recent), lanes, parts)
 
 
 @eqx.filter_jit

@@ -1,7 +1,6 @@
 """`train`: an agent, an environment and a number of steps become a `Run`."""
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +15,10 @@ from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.exact_laws import quick_values
 from riskpath.training.lanes import CHECKS, Lanes, start
 from riskpath.training.notices import notice_random_transitions
-from riskpath.training.progress import TrainingBar
-from riskpath.training.run import Plan, Run, TrainingStopped
+from riskpath.training.plan import Plan
+from riskpath.training.progress import Pace, TrainingBar, counting, working
+from riskpath.training.recent_episodes import recent_figures
+from riskpath.training.run import Run, TrainingStopped
 from riskpath.training.selection import select_members
 from riskpath.validation import given, require_counts, require_whole
 
@@ -59,7 +60,7 @@ def train(
             `seeds=4, first_seed=4`. A lane does not depend on those beside it, up to rounding.
         progress: True for a progress bar, or a function called after every chunk with the run and its metrics.
         evaluate_every: Steps between evaluations of the greedy policies, kept in `run.curve`; one more at the end.
-            They are exact on small finite problems, otherwise of 1,000 episodes.
+            They are exact on small finite problems, otherwise of 1,000 episodes, or of 20 that the host steps.
         evaluator: A function of the run whose result (a dictionary) is kept there instead of the values.
         workers: Step each Gymnasium environment in a process of its own; worth it if a step is slow.
         devices: The most local devices over which lanes are spread; by default as many as divide their number.
@@ -92,10 +93,10 @@ def train(
         checkpointer.begin(run, continued)  # a folder that cannot be written is reported before the work
     each = fused_loop.steps_per_round(run.agents[0], run.lanes.num_envs)
     saves = (checkpointer and checkpointer.every_steps) or plan.steps
-    rounds = max(1, min(plan.evaluate_every or plan.steps, saves, plan.steps // 10 or 1, 20_000) // each)
-    show = TrainingBar(plan.goal) if progress is True else progress or None
+    rounds = max(1, min(plan.evaluate_every or plan.steps, saves, plan.steps // 50 or 1, 20_000) // each)
+    show = TrainingBar(plan.goal, run.steps) if progress is True else progress or None
     functions = [*([show] if show else []), *callbacks]
-    began, before = time.monotonic(), run.steps
+    pace, learning, bar, nothing = Pace(plan.goal, run.steps), False, progress is True, contextlib.nullcontext()
     try:
         chunks = _chunks(run, max(0, plan.goal - run.steps), rounds, devices)
         with _keep(run), contextlib.closing(chunks):
@@ -103,16 +104,23 @@ def train(
                 _require_valid(run, lanes, metrics)
                 due, run.lanes = plan.due(run.steps, int(lanes.steps)), lanes
                 if run.finished:
-                    run.lanes = select_members(run)
-                speed = (run.steps - before) / max(1e-9, time.monotonic() - began) * len(run.agents) * run.seeds
-                record = {"step": run.steps, "steps_per_second": speed, **metrics}
+                    with counting("comparing members", "blocks of episodes") if bar else nothing as told:
+                        run.lanes = select_members(run, told)
+                speed = (pace.speed(run.steps) or 0.0) * len(run.agents) * run.seeds
+                record = {"step": run.steps, "steps_per_second": speed, **metrics, **recent_figures(run)}
                 if due:
-                    record["evaluation"] = point = _evaluate(run, evaluator)
+                    with working("evaluating") if bar else nothing:
+                        record["evaluation"] = point = _evaluate(run, evaluator)
                     run.curve.append({"step": run.steps, **point})
                 if checkpointer:
                     checkpointer.save_if_due(run)
-                if callbacks and metrics:
+                if functions and metrics:
                     record["estimate"] = run.estimates().ravel()
+                if learning or run.finished:
+                    record["seconds_left"] = pace.left(run.steps) or 0.0
+                if bool(metrics) > learning:  # the first chunk that learns was compiled as well
+                    pace.begin(run.steps)
+                    learning = True
                 for function in functions:
                     with in_one_line("a callback failed"):
                         function(run, record)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from riskpath.training.packing import SMALL, Layout
+from riskpath.evaluation.packing import SMALL, Layout
 
 
 def tree() -> dict:

@@ -1,0 +1,133 @@
+"""Actions that consist of several discrete choices: `MultiDiscrete`, `MultiBinary`, and `Dict` or `Tuple` of discrete.
+
+Where there are few combinations, each is one action, so that any dependence between the choices can be learned. Where
+there are many, each choice has a head of its own, and the value of a joint action is the sum of its parts.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from riskpath.errors import RiskpathError
+from riskpath.extras import needs_extra
+
+with needs_extra("gymnasium", "a Gymnasium environment"):
+    from gymnasium import spaces
+
+MOST_COMBINATIONS = 128
+"""Up to this many combinations each is one action. Every agent can choose among them, and exploration tries each one
+hundreds of times in a training of 40,000 steps; beyond it a critic would see most combinations hardly ever."""
+
+
+class JointActions:
+    """The discrete choices of an action space, in order, and how an action is put together from their numbers."""
+
+    def __init__(self, space: spaces.Space):
+        self._space = space
+        self.sizes = tuple(_sizes(space))
+        """How many options each choice has."""
+        self.one_number = math.prod(self.sizes) <= MOST_COMBINATIONS
+        """Whether a joint action is one number; otherwise it is a vector with one number for each choice."""
+
+    def parts(self, action: Any) -> Any:
+        """Return the number of every choice, [..., H], from actions of the agent; also inside a compiled program."""
+        if not self.one_number:
+            return action
+        numbers = []
+        for size in reversed(self.sizes):
+            numbers.append(action % size)
+            action = action // size
+        stack = np.stack if isinstance(action, np.ndarray | np.generic | int) else _jax_stack
+        return stack(numbers[::-1], axis=-1)
+
+    def number(self, parts: np.ndarray) -> np.ndarray:
+        """Return the agent's action with these numbers of choices: the inverse of `parts`."""
+        return np.asarray(np.ravel_multi_index(tuple(parts), self.sizes)) if self.one_number else parts
+
+    def write(self, action: np.ndarray) -> Any:
+        """Return an action of the agent, or a batch of them, as an element of the space, or a batch of elements."""
+        return _build(self._space, np.asarray(self.parts(action), np.int64), [0])
+
+    def read(self, action: Any) -> np.ndarray:
+        """Return an element of the space as an action of the agent."""
+        if not self._space.contains(action):
+            raise RiskpathError(f"an action must be one of {self._space}, got {action}")
+        return self.number(np.array(_flatten(self._space, action), np.int32))
+
+    def mask(self, given: Any) -> np.ndarray:
+        """Return which actions are available, from one mask for each choice, or one for all combinations."""
+        rows = list(given.values()) if isinstance(given, dict) else list(given)
+        if self.one_number and len(rows) == math.prod(self.sizes) and np.ndim(rows[0]) == 0:
+            return np.asarray(given, bool)
+        if [np.shape(row) for row in rows] != [(size,) for size in self.sizes]:
+            raise RiskpathError(f"an action mask of this space has a part for each choice, of lengths {self.sizes}")
+        if self.one_number:
+            grid = np.ones(self.sizes, bool)
+            for axis, row in enumerate(rows):
+                grid &= np.asarray(row, bool).reshape([-1 if i == axis else 1 for i in range(len(rows))])
+            return grid.ravel()
+        return self.padded([np.asarray(row, bool) for row in rows])
+
+    def padded(self, rows: list[np.ndarray]) -> np.ndarray:
+        """Return masks of all choices as one array; options that do not exist are not available."""
+        table = np.zeros((len(rows), max(self.sizes)), bool)
+        for place, row in enumerate(rows):
+            table[place, : len(row)] = row
+        return table
+
+    def every(self) -> np.ndarray:
+        """Return the mask in which every action is available."""
+        if self.one_number:
+            return np.ones(math.prod(self.sizes), bool)
+        return self.padded([np.ones(size, bool) for size in self.sizes])
+
+
+def _jax_stack(numbers: list[Any], axis: int) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.stack(numbers, axis=axis)
+
+
+def is_discrete(space: spaces.Space) -> bool:
+    """Tell whether a space consists of discrete choices alone."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        inner = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return len(inner) > 0 and all(map(is_discrete, inner))
+    return isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
+
+
+def _sizes(space: Any) -> list[int]:
+    """Return how many options each choice has."""
+    if isinstance(space, spaces.Discrete):
+        return [int(space.n)]
+    if isinstance(space, spaces.MultiDiscrete):
+        return [int(n) for n in space.nvec.ravel()]
+    if isinstance(space, spaces.MultiBinary):
+        return [2] * math.prod(space.shape)
+    inner = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+    return [size for part in inner for size in _sizes(part)]
+
+
+def _build(space: Any, parts: np.ndarray, at: list[int]) -> Any:
+    """Return the element that the numbers from a position on stand for, and move the position."""
+    if isinstance(space, spaces.Dict):
+        return {key: _build(part, parts, at) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_build(part, parts, at) for part in space.spaces)
+    count = len(_sizes(space))
+    own, at[0] = parts[..., at[0] : at[0] + count], at[0] + count
+    if isinstance(space, spaces.Discrete):
+        return own[..., 0] + space.start
+    start = space.start if isinstance(space, spaces.MultiDiscrete) else 0
+    return (own.reshape(*own.shape[:-1], *space.shape) + start).astype(space.dtype)
+
+
+def _flatten(space: Any, element: Any) -> list[int]:
+    """Return the numbers of an element: the inverse of `_build`."""
+    if isinstance(space, spaces.Dict):
+        return [number for key, part in space.spaces.items() for number in _flatten(part, element[key])]
+    if isinstance(space, spaces.Tuple):
+        return [number for part, own in zip(space.spaces, element, strict=True) for number in _flatten(part, own)]
+    start = 0 if isinstance(space, spaces.MultiBinary) else space.start
+    return [int(number) for number in np.ravel(np.asarray(element) - start)]

@@ -1,0 +1,128 @@
+"""Greedy rollouts in environments that the host steps: those of all lanes together, one compiled call for each step."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Shaped
+
+from riskpath.agents.agent import Agent, AgentState, act_greedily
+from riskpath.envs.vector import VectorEnvironment
+from riskpath.evaluation.packing import Layout
+from riskpath.evaluation.rollout import Returns, repeat_memory
+from riskpath.types import EnvSpec, Key, TimeStep, tree_where
+
+
+def rollout_on_host(
+    agent: Agent,
+    state: AgentState,
+    vector: VectorEnvironment,
+    spec: EnvSpec,
+    episodes: int,
+    limit: int | None = None,
+    *,
+    key: Key,
+    progress: Callable[[int, int], None] | None = None,
+) -> Returns:
+    """Roll out greedy episodes of every lane.
+
+    An environment that has finished an episode starts the next one of its lane, until all have begun. Every episode
+    that is begun is finished and counted, so that long ones count as much as short ones.
+
+    Args:
+        agent: The agents, with an axis of lanes.
+        state: Their states, likewise.
+        vector: The environments; each lane has the same number of them.
+        spec: Their specification.
+        episodes: Number of episodes for each lane.
+        limit: Steps after which the environments truncate episodes on our behalf.
+        key: Random key.
+        progress: Called with the number of episodes that are finished and of all episodes.
+    """
+    lanes, size = state.gradient_steps.shape[0], vector.num_envs
+    key, start_key = jax.random.split(key)
+    observation, mask = vector.reset(jax.random.split(start_key, size))
+    fixed, constant = _pack((agent, state))
+    memory = repeat_memory(state.initial_memory, size // lanes)
+    previous = jnp.broadcast_to(spec.no_action(), (lanes, size // lanes, *spec.no_action().shape))
+    moving, carried = _pack((memory, previous, key))
+    accounts = _Accounts(lanes, size, episodes, np.asarray(agent.discount, np.float64))
+    reward, done = np.zeros(size, np.float32), np.ones(size, bool)
+    while accounts.finished < lanes * episodes:
+        shown = observation, reward, mask, done, accounts.length.astype(np.int32)
+        carried, action = _turn(fixed, moving, constant, carried, shown)
+        keys = _env_keys(moving, carried, size) if vector.draws_from_keys else (None, None)
+        o = vector.step(np.asarray(action), *keys)
+        observation, mask, done = o.observation, o.action_mask, o.terminated | o.truncated
+        reward = np.where(done, np.float32(0), o.reward)
+        accounts.add(o.reward, done, o.truncated, limit)
+        if progress is not None and done.any():
+            progress(accounts.finished, lanes * episodes)
+    return accounts.results[..., 0], accounts.results[..., 1], accounts.results[..., 2] > 0
+
+
+class _Accounts:
+    """The returns of the episodes that are under way and of those that are finished."""
+
+    def __init__(self, lanes: int, size: int, episodes: int, discount: np.ndarray):
+        width = size // lanes
+        self.results = np.zeros((lanes, episodes, 3))
+        """Return, discounted return, and whether the episode ended before the limit."""
+        self.finished, self.length = 0, np.zeros(size, int)
+        self._lane = np.arange(size) // width
+        self._number = np.arange(size) % width  # of the episode that each environment plays
+        self._begun = np.full(lanes, width)
+        self._discount = np.broadcast_to(discount, (lanes,)).repeat(width)
+        self._total, self._discounted, self._weight = np.zeros(size), np.zeros(size), np.ones(size)
+
+    def add(self, reward: np.ndarray, done: np.ndarray, truncated: np.ndarray, limit: int | None) -> None:
+        """Count a step of all environments."""
+        self._total, self._discounted = self._total + reward, self._discounted + self._weight * reward
+        self._weight, self.length = self._weight * self._discount, self.length + 1
+        episodes = self.results.shape[1]
+        for i in np.flatnonzero(done):
+            lane, number, cut = self._lane[i], self._number[i], bool(truncated[i]) and self.length[i] == limit
+            if number < episodes:  # otherwise it only waits for the others
+                self.results[lane, number] = self._total[i], self._discounted[i], not cut
+                self.finished += 1
+            self._number[i] = self._begun[lane]
+            self._begun[lane] += 1
+        self._total[done], self._discounted[done], self._weight[done], self.length[done] = 0.0, 0.0, 1.0, 0
+
+
+def _pack(tree: Any) -> tuple[Layout, list[Array]]:
+    layout = Layout.of(tree)
+    return layout, layout.pack(tree)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _turn(
+    fixed: Layout, moving: Layout, constant: list[Array], carried: list[Array], shown: Any
+) -> tuple[list[Array], Shaped[Array, "K *act"]]:
+    """Let every lane act greedily in each of its environments; where an episode is `done`, a new one has begun."""
+    agent, state = fixed.tree(fixed.unpack(constant))
+    memory, previous, key = moving.tree(moving.unpack(carried))
+    lanes, width = previous.shape[:2]
+    observation, reward, mask, done, time = (x.reshape(lanes, width, *x.shape[1:]) for x in shown)
+    anew = jax.vmap(jax.vmap(tree_where))
+    first = repeat_memory(state.initial_memory, width)
+    memory, previous = anew(done, (first, jnp.zeros_like(previous)), (memory, previous))
+    key, act_key = jax.random.split(key)
+    seen = (observation, reward, mask, previous, time)
+    act = lambda agent, state, memory, seen, key: act_greedily(agent, state, memory, TimeStep(*seen), key=key)  # noqa: E731
+    each = eqx.filter_vmap(act, in_axes=(None, None, 0, 0, 0))
+    output = eqx.filter_vmap(each)(agent, state, memory, seen, jax.random.split(act_key, (lanes, width)))
+    action = output.action.reshape(lanes * width, *output.action.shape[2:])
+    return moving.pack((output.memory, output.action, key)), action
+
+
+@functools.partial(jax.jit, static_argnums=(0, 2))
+def _env_keys(moving: Layout, carried: list[Array], size: int) -> tuple[Any, Any]:
+    """Return keys for a step and a reset of every environment, if they draw from keys."""
+    key = jax.random.fold_in(moving.tree(moving.unpack(carried))[2], 1)
+    step_key, reset_key = jax.random.split(key)
+    return jax.random.split(step_key, size), jax.random.split(reset_key, size)
