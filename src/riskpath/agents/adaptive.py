@@ -42,6 +42,7 @@ from riskpath.agents.learning import (
     step_of,
     within_returns,
 )
+from riskpath.errors import RiskpathError
 from riskpath.nn.law_critic import LawCritic, cell_quantiles
 from riskpath.nn.network import Network
 from riskpath.types import EnvSpec, Key, Keys, Segment, TimeStep, Transition, Window
@@ -65,6 +66,12 @@ class Adaptive(AdaptiveAgent):
     """Largest number of rewards in a target, without a history."""
 
     several_steps: ClassVar = True
+
+    def __check_init__(self):
+        if self.training.batch_size % 2:
+            raise RiskpathError(
+                f"batch_size of Adaptive must be even, half for each critic: got {self.training.batch_size}"
+            )
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
         """Return a fresh critic; the memory is the context and, with a window, the history."""

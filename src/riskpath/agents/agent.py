@@ -64,6 +64,10 @@ class Agent(Hyperparameters):
     """β, the risk measure to maximise; a text such as "cvar:0.1" is accepted."""
     discount: float | Array = 0.99
     """γ."""
+    network: Network = Network()
+    """Sizes and kinds of the networks."""
+    training: BaseTraining = Training()
+    """Training hyperparameters."""
     n_steps: int = eqx.field(static=True, default=1)
     """Largest number of rewards in a target; it falls to 1 with the learning rate. A target ends earlier where the
     stored action is not the best one, so that it stays a target for the best policy. More than 1 needs IQN or Adaptive
@@ -71,10 +75,6 @@ class Agent(Hyperparameters):
     bootstrap_at_limit: bool | None = eqx.field(static=True, default=None)
     """Whether a time limit that cuts an episode off is no end: the critic adds what it expects after the limit. By
     default only where β is of the return to go and discounted. The risk of the whole return needs an end."""
-    network: Network = Network()
-    """Sizes and kinds of the networks."""
-    training: BaseTraining = Training()
-    """Training hyperparameters."""
 
     actions: ClassVar[Literal["discrete", "continuous"]] = "discrete"
     """Which kind of actions the agent chooses."""

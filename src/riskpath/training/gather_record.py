@@ -63,7 +63,7 @@ def gather(
         lookup: Returns an optimum that is known already, for an environment and a measure.
     """
     name, agent = _environment_name(run), type(run.agents[0]).__name__
-    finder, notes = OptimumFinder(lookup), []
+    finder, notes = OptimumFinder(lookup), list(run.notices)
     samples = _samples(run)
     estimates, believed = run.estimates(), _believed(run)
     labels = setting_labels([one.risk for one in run.agents])

@@ -1,4 +1,4 @@
-"""One line for a user whose agent does not do what its name promises in this environment.
+"""One line for a user whose agent does not do what its name promises in this environment, or whose critic diverges.
 
 Lines go to the logger "riskpath", which prints them to standard error unless it is set up differently.
 """
@@ -19,6 +19,10 @@ from riskpath.risk.tabulated import Tabulated
 from riskpath.training.lanes import Lanes
 
 LOGGER = logging.getLogger("riskpath")
+FAR = 3.0
+"""An estimate has left the returns seen if it is further outside than so many times their range."""
+FEWEST_EPISODES, FEWEST_UPDATES = 20, 1_000
+"""Before that, estimates are not compared with returns."""
 TRIALS, STEPS = 8, 5
 """Short episodes with equal actions that are compared."""
 
@@ -37,6 +41,27 @@ def notice_random_transitions(agent: Agent, env: Environment, lanes: Lanes, on_h
             "its measure" if isinstance(agent.risk, Tabulated) else agent.risk,
             other,
         )
+
+
+def notice_of_estimates(run: Any) -> str | None:
+    """Return one line if the estimates of some lanes are far outside of what their latest episodes returned."""
+    state = run.lanes.agent_state
+    counts, updates = np.asarray(state.episodes.count), np.asarray(state.gradient_steps)
+    if counts.min() < FEWEST_EPISODES or updates.min() < FEWEST_UPDATES:
+        return None
+    ring, estimates = np.asarray(state.episodes.ring, np.float64), run.estimates().ravel()
+    latest = [lane[: int(min(count, len(lane)))] for lane, count in zip(ring, counts, strict=True)]
+    low, high = (np.array([function(lane) for lane in latest]) for function in (np.min, np.max))
+    reach = FAR * np.maximum(high - low, 1e-3 * np.maximum(np.abs(low), np.abs(high)))
+    far = np.flatnonzero((estimates > high + reach) | (estimates < low - reach) | ~np.isfinite(estimates))
+    if not len(far):
+        return None
+    worst = far[np.argmax(np.abs(estimates[far] - (low + high)[far] / 2))]
+    return (
+        f"the critic has left the returns seen in {len(far)} of {len(estimates)} lanes: lane {worst} predicts "
+        f"{estimates[worst]:,.6g}, its latest episodes returned {low[worst]:,.6g} to {high[worst]:,.6g}; do not trust its "
+        "estimates, and try a smaller learning_rate, a discount below 1, or more steps"
+    )
 
 
 def has_random_transitions(env: Environment) -> bool:

@@ -33,6 +33,7 @@ from riskpath.training.host_evaluation import episodes_for, gymnasium_rollout
 from riskpath.training.lanes import Lanes, lane_keys, stack
 from riskpath.training.plan import Plan
 from riskpath.training.progress import counting
+from riskpath.training.notices import notice_of_estimates
 from riskpath.training.selection import select_members, serve
 from riskpath.types import EnvSpec
 from riskpath.validation import given, require_counts, require_whole
@@ -217,6 +218,12 @@ class Run:
         """Return each lane's own estimate of its (discounted) return, from one random start: [settings, seeds]."""
         values = initial_values(self.lanes.agent, self.lanes.agent_state, self.spec, *self.first_inputs())
         return np.asarray(values).reshape(len(self.agents), self.seeds)
+
+    @property
+    def notices(self) -> list[str]:
+        """Return what a user should know before trusting this run, one line each: estimates far outside of returns."""
+        line = notice_of_estimates(self)
+        return [line] if line else []
 
     def first_inputs(self, draw: int = 0) -> tuple[Any, Any]:
         """Return a first observation and action mask for every lane; the host's environments have only one."""

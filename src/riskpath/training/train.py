@@ -14,7 +14,7 @@ from riskpath.training import fused_loop, host_loop, inputs
 from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.exact_laws import quick_values
 from riskpath.training.lanes import CHECKS, Lanes, start
-from riskpath.training.notices import notice_random_transitions
+from riskpath.training.notices import LOGGER, notice_of_estimates, notice_random_transitions
 from riskpath.training.plan import Plan
 from riskpath.training.progress import Pace, TrainingBar, counting, working
 from riskpath.training.recent_episodes import recent_figures
@@ -97,6 +97,7 @@ def train(
     show = TrainingBar(plan.goal, run.steps) if progress is True else progress or None
     functions = [*([show] if show else []), *callbacks]
     pace, learning, bar, nothing = Pace(plan.goal, run.steps), False, progress is True, contextlib.nullcontext()
+    diverged = False
     try:
         chunks = _chunks(run, max(0, plan.goal - run.steps), rounds, devices)
         with _keep(run), contextlib.closing(chunks):
@@ -114,6 +115,9 @@ def train(
                     run.curve.append({"step": run.steps, **point})
                 if checkpointer:
                     checkpointer.save_if_due(run)
+                if metrics and (line := notice_of_estimates(run)) and (not diverged or run.finished):
+                    diverged = True
+                    LOGGER.warning("at step %s %s", f"{run.steps:,}", line)
                 if functions and metrics:
                     record["estimate"] = run.estimates().ravel()
                 if learning or run.finished:
