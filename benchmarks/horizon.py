@@ -5,11 +5,10 @@
     python benchmarks/horizon.py --draw                              only the picture
 
 The problems are `rp.RandomMDP(seed, depth)` of 8 to 256 steps and `rp.MeanReversionTrading(steps)` of 10 to 160. All
-agents have the same sizes and the same budget everywhere. A line of the file is a problem, an agent and a measure: for
-every seed the value, its share of the advantage (0 is the mean-optimal policy, 1 the optimum), the gap to the optimum
-in standard deviations of the return of the mean-optimal policy, and the value that the agent itself predicts. Values are
-of 40,000 episodes. An interrupted run goes on after the lines that are there; `--part 1/4` makes a quarter of the lines,
-so that several processes can share a GPU.
+agents have the same sizes and the same budget everywhere. A line of the file is a problem, an agent and a measure. It
+has for every seed the value of 40,000 episodes and the value that the agent itself predicts, beside the optimum, the
+value of the mean-optimal policy and the standard deviation of its return. An interrupted run goes on after the lines
+that are there; `--part 1/4` makes a quarter of the lines, so that several processes can share a GPU.
 """
 
 import argparse
@@ -22,6 +21,7 @@ import jax
 import numpy as np
 
 import riskpath as rp
+from riskpath import plot
 
 RESULTS = Path(__file__).parent / "results"
 SEED, EVALUATION_SEED, EPISODES = 1, 20_000, 40_000
@@ -89,6 +89,47 @@ def train_cell(name: str, length: int, agent: str, seeds: int, steps: int) -> li
     return lines
 
 
+def share(line: dict[str, Any]) -> np.ndarray:
+    """Return for every seed the share of the optimum's advantage over the mean-optimal policy."""
+    return (np.array(line["values"]) - line["mean_optimal"]) / (line["optimum"] - line["mean_optimal"])
+
+
+def gap(line: dict[str, Any]) -> np.ndarray:
+    """Return for every seed the gap to the optimum in standard deviations of the mean-optimal return."""
+    return (line["optimum"] - np.array(line["values"])) / line["deviation"]
+
+
+def draw(lines: list[dict[str, Any]], path: Path) -> None:
+    """Draw gap and share against the length of an episode, a line for each agent: medians, and all seeds as points."""
+    figure, axes = plot.panels(2, 2, 4.6, 3.4)
+    for row, name in enumerate(("random", "trading")):
+        own = [line for line in lines if line["problem"] == name and line["deviation"] is not None]
+        for column, (function, label) in enumerate(
+            ((gap, "gap, standard deviations"), (share, "share of the advantage"))
+        ):
+            axis = axes[row, column]
+            for agent, colour in zip(AGENTS, plot.PALETTE, strict=False):
+                of_agent = [line for line in own if line["agent"] == agent]
+                lengths = sorted({line["length"] for line in of_agent})
+                seeds = [np.concatenate([function(x) for x in of_agent if x["length"] == length]) for length in lengths]
+                if not seeds:
+                    continue
+                for length, values in zip(lengths, seeds, strict=True):
+                    axis.plot(np.full(len(values), length), values, ".", color=colour, alpha=0.25, markersize=3)
+                axis.plot(
+                    lengths, [np.median(values) for values in seeds], "o-", color=colour, label=agent, markersize=4
+                )
+            axis.set_xscale("log", base=2)
+            axis.set_xlabel("steps in an episode")
+            axis.set_ylabel(label)
+            axis.set_title({"random": "RandomMDP", "trading": "MeanReversionTrading"}[name])
+            axis.axhline(0.0 if column == 0 else 1.0, color="0.6", linewidth=0.8)
+            axis.set_ylim(*((-0.02, 0.3) if column == 0 else (-1.0, 1.2)))
+    axes[0, 0].legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=150)
+    print(f"wrote {path}")
+
+
 def main() -> None:
     """Train all cells that are not stored."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -121,6 +162,9 @@ def main() -> None:
                     "s",
                     flush=True,
                 )
+
+    lines = [json.loads(line) for line in options.out.read_text().splitlines()]
+    draw(lines, options.out.with_suffix(".png"))
 
 
 if __name__ == "__main__":

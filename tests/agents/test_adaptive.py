@@ -10,20 +10,24 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.agents.adaptive_base import both_features
+from riskpath.agents.adaptive_base import both_features, clock_of, features
 from riskpath.agents.adaptive_continuous import DISTANCES, around
 from riskpath.agents.agent import AgentState, act_greedily
-from riskpath.agents.episodes import Units, no_episodes
+from riskpath.agents.config import UNPLANNED
+from riskpath.agents.episodes import PATH, Units, no_episodes
 from riskpath.agents.goal_form import NEARBY, OWN, TIE, WIDE, Goal, GoalForm, Goals
 from riskpath.agents.utility_form import ATOMS, MEMBERS, RAMP, RATE, Laws, Standing, UtilityForm, piecewise, slopes
-from riskpath.nn.law_critic import cell_quantiles, cells
+from riskpath.nn.law_critic import NUMBER_WAVES, cell_quantiles, cells
+from riskpath.types import Segment, Transition
 from tests.agents.test_losses import BOX, SPEC, box_training, box_window, loss_of, window
 
 NETWORK = rp.Network(hidden=(8, 8))
 SCALE, KAPPA = 0.3, 0.7 * 0.3
 FEW: dict[str, Any] = {"online_taus": 6, "act_taus": 7, "kappa": 0.7, "reward_scale": SCALE}
-TRAINING = rp.Training(batch_size=1, learning_rate=0.0, learning_rate_decay=0.0, **FEW)
-UNITS = Units(jnp.float32(1 / SCALE), jnp.float32(0.0), jnp.float32(-1 / SCALE), jnp.float32(1 / SCALE))
+TRAINING = rp.Training(batch_size=2, learning_rate=0.0, learning_rate_decay=0.0, decay_steps=1_000.0, **FEW)
+UNITS = Units(
+    jnp.float32(1 / SCALE), jnp.float32(0.0), jnp.float32(-1 / SCALE), jnp.float32(1 / SCALE), jnp.zeros(PATH)
+)
 LEVELS, PROBS = (np.asarray(x) for x in cells(6))
 MEASURES = ["mean", "cvar:0.2", "0.4*mean+0.6*cvar:0.3", "wang:-0.75", "wang:0.75", "pow:-2.0", "cpw:0.71"]
 
@@ -104,11 +108,17 @@ def test_members_stay_with_their_first_law_and_follow_the_critic_later(progress,
 def halfway(agent: Any, state: AgentState) -> AgentState:
     """Return the state when half of the fall of learning rates is done."""
     t = agent.training
-    return eqx.tree_at(lambda s: s.gradient_steps, state, jnp.int32(t.decay_starts + t.decay_steps / 2))
+    half = (t.decay_starts or 0.0) + (t.decay_steps or UNPLANNED) / 2
+    return eqx.tree_at(lambda s: s.gradient_steps, state, jnp.int32(half))
+
+
+def twin(critics: Any, number: int) -> Any:
+    """Return one of the two critics of `Adaptive`, which are stacked."""
+    return jax.tree.map(lambda x: x[number] if eqx.is_array(x) else x, critics)
 
 
 def by_hand(predicted, target, utility) -> float:
-    """Return the quantile Huber loss with weighted atoms, and the squared error of the expected utility."""
+    """Return the quantile Huber loss with weighted atoms, and the pseudo-Huber error of the expected utility."""
     total = 0.0
     for theta, tau in zip(predicted, LEVELS, strict=True):
         for y, prob in zip(target, PROBS, strict=True):
@@ -116,7 +126,7 @@ def by_hand(predicted, target, utility) -> float:
             huber = 0.5 * u * u if abs(u) <= KAPPA else KAPPA * (abs(u) - 0.5 * KAPPA)
             total += prob * abs(tau - (u < 0)) * huber / KAPPA
     error = sum(p * (utility(a) - utility(b)) for p, a, b in zip(PROBS, predicted, target, strict=True))
-    return total / 6 + 0.5 * error**2
+    return total / 6 + 0.5 * 2 * (np.sqrt(1 + error**2) - 1)
 
 
 def member_utility(risk: rp.RiskMeasure, member: int, so_far: float, weight: float, z: float) -> float:
@@ -157,17 +167,27 @@ def test_the_loss_is_its_equation(risk, length, terminated):
             sample,
             (sample.observation[1:], sample.prev_action[1:], sample.valid[1:]),
         )
-    step, key = sample.transition, jax.random.key(7)
-    form, plan = agent.form, state.params.plan
-    (context, after) = form.relabel(step, 1, plan, UNITS, 0.9, key=jax.random.split(key, 1)[0])
-    context, after = (jax.tree.map(lambda x: x[0], one) for one in (context, after))
-    part = sample if length else step
+    part = sample if length else sample.transition
+    # The same sample twice, one half of the batch for each critic: the loss is the mean of both.
+    keys, losses = jax.random.split(jax.random.key(7)), []
+    for own in (0, 1):
+        step, utility = sample.transition, measure_utility(risk)
+        contexts = agent.form.relabel(step, 1, state.params.plan, UNITS, 0.9, key=keys[own])
+        context, after = (jax.tree.map(lambda x: x[0], one) for one in contexts)
+        online, mine = law_of(agent, state, twin(state.params.critic, own), part, after, 1), twin(state.params.critic, own)
+        best = best_of(online, lambda z, after=after: utility(after, z))
+        evaluated = law_of(agent, state, twin(other.params.critic, 1 - own), part, after, 1)[:, best]
+        target = SCALE * 1.5 + (0.0 if terminated else 0.9) * evaluated
+        predicted = law_of(agent, state, mine, part, context, 0)[:, 2]
+        losses.append(by_hand(predicted, target, lambda z, context=context: utility(context, z)))
+    assert losses[0] != pytest.approx(losses[1], rel=1e-2)
+    assert loss_of(agent, state, part, jax.random.key(7), 2) == pytest.approx(np.mean(losses), rel=1e-3)
 
-    def laws(critic, following: bool) -> np.ndarray:
-        features = both_features(critic.inputs, part)[int(following)]
-        return np.asarray(critic(features, form.describe(after if following else context, UNITS)))
 
-    def utility(context, z: float) -> float:
+def measure_utility(risk: str) -> Any:
+    """Return the utility of a return to go in a context, as it is written in the equations."""
+
+    def utility(context: Any, z: float) -> float:
         if isinstance(context, Goal):
             mean = {"cvar:0.2": 0.0}.get(risk, 0.4 * 0.3 / 0.6) + TIE
             return mean * z - max(SCALE * float(context.goal) - z, 0.0)
@@ -175,19 +195,80 @@ def test_the_loss_is_its_equation(risk, length, terminated):
             rp.parse_risk(risk), int(context.member), SCALE * float(context.so_far), float(context.weight), z
         )
 
-    online = laws(state.params.critic, True)
-    values = [sum(p * utility(after, z) for p, z in zip(PROBS, online[:, a], strict=True)) for a in range(3)]
-    best = max((0, 2), key=lambda a: values[a])  # action 1 is masked
-    future = 0.0 if terminated else 0.9 * laws(state.target_params.critic, True)[:, best]
-    target = SCALE * 1.5 + future * np.ones(6)
-    expected = by_hand(laws(state.params.critic, False)[:, 2], target, lambda z: utility(context, z))
-    assert loss_of(agent, state, part, key) == pytest.approx(expected, rel=1e-3)
+    return utility
+
+
+def law_of(agent: Any, state: AgentState, critic: Any, sample: Any, context: Any, after: int) -> np.ndarray:
+    """Return the law of every action before a sample (0), or after its first, second, … step."""
+    now, later = both_features(critic.inputs, state, sample)
+    seen = later[after - 1] if after else now
+    return np.asarray(critic(seen, agent.form.describe(context, UNITS, jnp.zeros(()))))
+
+
+def best_of(law: np.ndarray, utility: Any) -> int:
+    """Return the action with the best expected utility; action 1 is masked."""
+    values = [sum(p * utility(z) for p, z in zip(PROBS, law[:, action], strict=True)) for action in range(3)]
+    return max((0, 2), key=lambda action: values[action])
+
+
+@pytest.mark.parametrize(("progress", "most"), [(0.0, 3), (0.5, 2), (1.0, 1)])
+@pytest.mark.parametrize("risk", ["cvar:0.2", pytest.param("wang:-0.75", marks=pytest.mark.long)])
+def test_the_loss_over_several_steps_is_its_equation(risk, progress, most):
+    agent = rp.Adaptive(risk, 0.9, NETWORK, TRAINING, 3, contexts=1, utility_weight=0.25)
+    state, other = (agent.init(SPEC, key=jax.random.key(i)) for i in (0, 1))
+    given: Any = (other.params, jnp.int32(1_000 * progress))
+    state = eqx.tree_at(lambda s: (s.target_params, s.gradient_steps), state, given)
+    rewards, seen, utility = [1.5, -2.0, 0.5], [1, 3, 4, 0], measure_utility(risk)
+    keys, losses, lasts = jax.random.split(jax.random.key(7)), [], []
+    critics = [twin(state.params.critic, own) for own in (0, 1)]
+
+    def stored(second: int) -> Segment:
+        """Return the third step of an episode and two more; the second action is given, the third is never best."""
+        count = jnp.arange(3, dtype=jnp.int32)
+        so_far = 4.0 + np.array([0.0, 0.9**3 * rewards[1], 0.9**3 * rewards[1] + 0.9**4 * rewards[2]], np.float32)
+        no, mask = jnp.zeros(3, bool), jnp.tile(jnp.array([True, False, True]), (3, 1))
+        actions, places = jnp.array([2, second, 1], jnp.int32), jnp.array(seen, jnp.int32)
+        steps = Transition(
+            places[:3], actions, jnp.asarray(rewards), places[1:], mask, no, no, 2 + count, jnp.asarray(so_far), no
+        )
+        return Segment(steps, jnp.ones(3, bool))
+
+    def contexts_of(own: int) -> tuple[Any, list[Any]]:
+        """Return the context before the first step, and those after each step."""
+        relabelled = agent.form.relabel(stored(0).first, 1, state.params.plan, UNITS, 0.9, key=keys[own])
+        before, after = (jax.tree.map(lambda x: x[0], one) for one in relabelled)
+        afters = [after]
+        for reward in rewards[1:]:
+            afters.append(agent.form.advance(afters[-1], jnp.float32(reward), 0.9))
+        return before, afters
+
+    def best_after(own: int, step: int, sample: Segment) -> int:
+        _, afters = contexts_of(own)
+        law = law_of(agent, state, critics[own], sample, afters[step], step + 1)
+        return best_of(law, lambda z: utility(afters[step], z))
+
+    sample = stored(best_after(0, 0, stored(0)))  # the second action is the best one for the first critic
+    for own in (0, 1):
+        before, afters = contexts_of(own)
+        last = int(most > 1 and int(sample.steps.action[1]) == best_after(own, 0, sample))
+        best = best_after(own, last, sample)
+        future = law_of(agent, state, twin(other.params.critic, 1 - own), sample, afters[last], last + 1)[:, best]
+        target = SCALE * sum(0.9**i * rewards[i] for i in range(last + 1)) + 0.9 ** (last + 1) * future
+        predicted = law_of(agent, state, critics[own], sample, before, 0)[:, 2]
+        weight = 0.25**progress / 0.5  # by_hand has one of a half
+        quantiles, whole = by_hand(predicted, target, lambda z: 0.0), by_hand(
+            predicted, target, lambda z, before=before: utility(before, z)
+        )
+        losses.append(quantiles + weight * (whole - quantiles))
+        lasts.append(last)
+    assert lasts[0] == int(most > 1)
+    assert loss_of(agent, state, sample, jax.random.key(7), 2) == pytest.approx(np.mean(losses), rel=1e-3)
 
 
 @pytest.mark.parametrize("terminated", [False, True])
 @pytest.mark.parametrize("length", [None, pytest.param(4, marks=pytest.mark.long)])
 def test_the_loss_of_continuous_actions_is_its_equation(length, terminated):
-    network = rp.Network(hidden=(8, 8), history_size=5, window=length)
+    network = rp.Network(hidden=(8, 8), history_size=5, window=length, normalize_observations=False)
     training = dataclasses.replace(box_training("lower_mean"), online_taus=6)
     agent = rp.AdaptiveContinuous("cvar:0.2", 0.9, network, training, contexts=1, utility_weight=0.25)  # √0.25 halfway
     state, other = (agent.init(BOX, key=jax.random.key(i)) for i in (0, 1))
@@ -202,9 +283,12 @@ def test_the_loss_of_continuous_actions_is_its_equation(length, terminated):
     utility = lambda z: TIE * z - max(SCALE * float(context.goal) - z, 0.0)  # noqa: E731
 
     def output(network, following: bool, *action) -> np.ndarray:
-        described = agent.form.describe(after if following else context, UNITS)
-        features = both_features(network.inputs, part)[int(following)]
-        return np.asarray(network(features, jnp.concatenate([described, *map(jnp.asarray, action)])))
+        described = agent.form.describe(after if following else context, UNITS, jnp.zeros(()))
+        now, later = both_features(network.inputs, state, part)
+        assert len(later) == 1
+        return np.asarray(
+            network(later[0] if following else now, jnp.concatenate([described, *map(jnp.asarray, action)]))
+        )
 
     noise = np.clip(0.3 * np.asarray(jax.random.normal(step_key, (1,))), -0.75, 0.75)
     action = np.clip(np.tanh(output(other.params.actor, True)) + noise, -1, 1).astype(np.float32)
@@ -212,6 +296,73 @@ def test_the_loss_of_continuous_actions_is_its_equation(length, terminated):
     target = SCALE * float(step.reward) + (0.0 if terminated else 0.9) * future
     expected = sum(by_hand(output(z, False, step.action), target, utility) for z in state.params.critic)
     assert loss_of(agent, state, part, key) == pytest.approx(expected, rel=1e-3)
+
+
+def with_path(agent: Any, state: AgentState) -> AgentState:
+    """Return a state that knows 10 steps as the longest episode, in which 1 is earned in each step on average."""
+    episodes = no_episodes(jnp.zeros((1, *BOX.observation_shape)), jnp.ones((1, SPEC.num_actions), bool), 10)
+    known: dict[str, Any] = {"count": 50.0, "mean": 10.0, "low": 4.0, "high": 16.0}
+    path = 10.0 * (jnp.arange(PATH) + 0.5) / PATH
+    known = {name: jnp.float32(value) for name, value in known.items()}
+    return dataclasses.replace(state, episodes=dataclasses.replace(episodes, **known, path=path))
+
+
+@pytest.mark.parametrize(("time", "expected"), [(0, 10.0), (3, 7.0), (9, 1.0), (10, 0.08), (12, 0.08)])
+def test_a_context_is_also_seen_relative_to_what_is_usual_at_its_time(time, expected):
+    # 0.08: the middle of the last one of 64 parts of an episode is the latest time at which the path is known.
+    goals, utilities = (rp.Adaptive(risk, network=NETWORK, training=TRAINING) for risk in ("cvar:0.2", "wang:-0.75"))
+    for agent in (goals, utilities):
+        state = with_path(agent, agent.init(SPEC, key=jax.random.key(0)))
+        units = agent.units(state)
+        assert float(units.expected(clock_of(state, jnp.int32(time)))) == pytest.approx(expected, abs=2e-3)
+        context: Any = Goal(jnp.float32(6.0)) if agent is goals else Standing(jnp.int32(1), jnp.float32(6.0), jnp.ones(()))
+        x = np.asarray(agent.encode(state, context, jnp.int32(time)))
+        assert x.shape == (agent.form.context_size,)
+        usual = expected if agent is goals else 10.0 - expected
+        reach = 4.0 / SCALE
+        assert x[0] == pytest.approx(np.clip((6.0 - usual) / reach, -1, 1), abs=1e-3)
+        assert x[NUMBER_WAVES] == pytest.approx(6.0 / reach, rel=1e-5)
+        assert x[2 * NUMBER_WAVES] == pytest.approx(6.0 / (32.0 / SCALE), rel=1e-5)
+
+
+def test_networks_see_the_share_of_the_time_that_has_passed():
+    agent = rp.Adaptive("cvar:0.2", network=NETWORK, training=TRAINING)
+    state = agent.init(SPEC, key=jax.random.key(0))
+    inputs, memory = twin(state.params.critic, 0).inputs, state.initial_memory
+
+    def seen(state: AgentState, time: int) -> np.ndarray:
+        step = rp.TimeStep(jnp.int32(1), jnp.zeros(()), jnp.ones(3, bool), jnp.int32(0), jnp.int32(time))
+        return np.asarray(features(inputs, state, memory, step))
+
+    np.testing.assert_array_equal(seen(state, 0), seen(state, 5))  # nothing is known about the length of an episode
+    state = with_path(agent, state)
+    assert np.abs(seen(state, 0) - seen(state, 5)).max() > 0.01
+    np.testing.assert_array_equal(seen(state, 10), seen(state, 15))
+    step = dataclasses.replace(window(np.random.default_rng(0), False).transition, next_observation=jnp.int32(1))
+    now, later = both_features(inputs, state, step)  # learning sees what acting sees, before and after a step
+    np.testing.assert_allclose(now, seen(state, 2), atol=1e-6)
+    np.testing.assert_allclose(later[0], seen(state, 3), atol=1e-6)
+
+
+def test_both_critics_need_equal_halves_of_a_batch():
+    with pytest.raises(rp.RiskpathError, match="batch_size of Adaptive must be even, half for each critic: got 7"):
+        rp.Adaptive(training=rp.Training(batch_size=7))
+
+
+def test_it_acts_by_the_mean_of_both_critics():
+    agent = rp.Adaptive("cvar:0.2", network=NETWORK, training=TRAINING)
+    state = agent.init(SPEC, key=jax.random.key(0))
+    first = SPEC.first_time_step(jnp.int32(1), jnp.ones(3, bool))
+    encoded = agent.encode(state, state.initial_memory.context, jnp.int32(0))
+    critics = [twin(state.params.critic, own) for own in (0, 1)]
+    laws = [np.asarray(z(z.inputs(jnp.int32(1), jnp.zeros(())), encoded)) for z in critics]
+    assert np.abs(laws[0] - laws[1]).max() > 0.01
+    taus = jnp.asarray(LEVELS)
+    found = np.asarray(agent.quantiles(state, state.initial_memory, first, taus))
+    np.testing.assert_allclose(found, np.asarray(cell_quantiles(jnp.asarray(sum(laws) / 2), taus)) / SCALE, rtol=1e-4)
+    utility = PROBS @ (TIE * (law := sum(laws) / 2) - np.maximum(0.0 - law, 0.0))  # the first goal is 0
+    output = act_greedily(agent, state, state.initial_memory, first, key=jax.random.key(0))
+    assert int(output.action) == int(np.argmax(utility))
 
 
 @pytest.mark.parametrize("own", [[0.0], [0.9], [-1.0], [0.2, -0.3, 0.1]])
@@ -232,8 +383,8 @@ def test_a_continuous_action_is_the_best_of_those_around_the_actor():
     state = agent.init(BOX, key=jax.random.key(3))
     step = box_window(False).transition
     first = BOX.first_time_step(step.observation, jnp.ones((0,), bool))
-    context = agent.form.describe(state.initial_memory.context, agent.units(state))
-    seen = lambda z: both_features(z.inputs, step)[0]  # noqa: E731
+    context = agent.form.describe(state.initial_memory.context, agent.units(state), jnp.zeros(()))
+    seen = lambda z: both_features(z.inputs, state, step)[0]  # noqa: E731
     own = jnp.tanh(state.params.actor(seen(state.params.actor), context))
     laws = [
         sum(np.asarray(z(seen(z), jnp.concatenate([context, action]))) for z in state.params.critic) / 2

@@ -108,17 +108,18 @@ def window(rng: np.random.Generator, terminated: bool, time: int = 2) -> Window:
     return Window(step, jnp.array([0, 4, 2, 1], jnp.int32), jnp.array([0, 1, 0, 2], jnp.int32), valid)
 
 
-def batched(sample):
-    return jax.tree.map(lambda x: x[None], sample)
+def batched(sample, count: int):
+    return jax.tree.map(lambda x: jnp.stack([x] * count), sample)
 
 
 @eqx.filter_jit  # compiled as a whole, not operation by operation
-def learned_loss(agent: Agent, state, sample, key):
-    return agent.learn(state, batched(sample), key=key)[1]["loss"]
+def learned_loss(agent: Agent, state, batch, key):
+    return agent.learn(state, batch, key=key)[1]["loss"]
 
 
-def loss_of(agent: Agent, state, sample, key) -> float:
-    return float(learned_loss(agent, state, sample, key))
+def loss_of(agent: Agent, state, sample, key, count: int = 1) -> float:
+    """Return the loss of a batch that holds the same sample a few times."""
+    return float(learned_loss(agent, state, batched(sample, count), key))
 
 
 def levels(key) -> tuple[np.ndarray, np.ndarray]:
@@ -213,7 +214,8 @@ def test_tql(critic, terminated):
 
 # Continuous actions: the critics' losses of IQTD3 and of every form of TQLContinuous.
 BOX = EnvSpec(num_actions=0, observation_shape=(2,), max_episode_steps=30, action_size=1)
-BOX_NETWORK = rp.Network(hidden=(8, 8), history_size=5, window=4)
+# Statistics of observations, which learning updates before it computes a loss, are in tests/nn.
+BOX_NETWORK = rp.Network(hidden=(8, 8), history_size=5, window=4, normalize_observations=False)
 
 
 def box_training(twin_target: TwinTarget) -> rp.ActorCriticTraining:

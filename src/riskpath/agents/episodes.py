@@ -68,9 +68,9 @@ class Episodes(eqx.Module):
     """The share of the first `EARLY` episodes with the same return as the one before. 0 if returns are continuous."""
     longest: Float[Array, ""]
     """The largest number of steps in an episode: the limit of the environment, or the longest episode so far."""
-    path: Float[Array, " K"]
+    path: Float[Array, " P"]
     """Mean return so far at `PATH` equally spaced times of an episode, the n-th visit with a weight of about n⁴."""
-    visits: Float[Array, " K"]
+    visits: Float[Array, " P"]
     """Number of steps at each of these times."""
     ring: Float[Array, " W"]
     """Returns of the latest episodes."""
@@ -83,7 +83,7 @@ class Episodes(eqx.Module):
         enough of them, it is the standard deviation of all returns, or what keeps returns to go within `REACH` units.
         """
         known = jnp.minimum(self.count, len(self.ring))
-        ordered = jnp.sort(jnp.where(jnp.arange(len(self.ring)) < known, self.ring, jnp.inf))
+        ordered = jnp.sort(jnp.where(jnp.arange(len(self.ring), dtype=jnp.float32) < known, self.ring, jnp.inf))
         low = ordered[jnp.floor(0.1 * known).astype(jnp.int32)]
         high = ordered[jnp.maximum(jnp.ceil(0.9 * known).astype(jnp.int32) - 1, 0)]
         enough = (known >= ENOUGH) & (high - low > 1e-3 * jnp.maximum(jnp.abs(low), jnp.abs(high)))
@@ -204,14 +204,14 @@ class Units(eqx.Module):
     """The lowest return so far, at most `FAR_OFF` units below the mean; minus one unit before one is known."""
     high: Float[Array, ""]
     """The highest return so far, at most as far above the mean; one unit before."""
-    path: Float[Array, " K"]
+    path: Float[Array, " P"]
     """Mean return so far at equally spaced times of an episode."""
 
     def expected(self, clock: Float[Array, ""]) -> Float[Array, ""]:
         """Return what is still expected at a time, given as a share of the longest episode."""
         place = jnp.clip(clock * len(self.path) - 0.5, 0.0, len(self.path) - 1.0)
         below = jnp.minimum(place.astype(jnp.int32), len(self.path) - 2)
-        so_far = self.path[below] + (place - below) * (self.path[below + 1] - self.path[below])
+        so_far = self.path[below] + (place - below.astype(jnp.float32)) * (self.path[below + 1] - self.path[below])
         return self.mean - jnp.where(clock > 0, so_far, 0.0)
 
     @staticmethod

@@ -183,7 +183,7 @@ def look_ahead(agent: Agent, state: AgentState, segment: Segment, best: Int[Arra
     over = steps.terminated | steps.truncated
     most = jnp.ceil(count * (1.0 - agent.training.progress(state.gradient_steps)))
     same = (steps.action[1:] == best[:-1]).reshape(count - 1, -1).all(axis=1)
-    follows = ~over[:-1] & segment.valid[1:] & same & (jnp.arange(1, count) < most)
+    follows = ~over[:-1] & segment.valid[1:] & same & (jnp.arange(1, count, dtype=jnp.float32) < most)
     included = jnp.concatenate([jnp.ones((1,), bool), jnp.cumprod(follows.astype(jnp.int32)).astype(bool)])
     last = jnp.sum(included.astype(jnp.int32)) - 1
     powers = jnp.asarray(discount, jnp.float32) ** jnp.arange(count + 1, dtype=jnp.float32)

@@ -59,8 +59,8 @@ def notice_of_estimates(run: Any) -> str | None:
     worst = far[np.argmax(np.abs(estimates[far] - (low + high)[far] / 2))]
     return (
         f"the critic has left the returns seen in {len(far)} of {len(estimates)} lanes: lane {worst} predicts "
-        f"{estimates[worst]:,.6g}, its latest episodes returned {low[worst]:,.6g} to {high[worst]:,.6g}; do not trust its "
-        "estimates, and try a smaller learning_rate, a discount below 1, or more steps"
+        f"{estimates[worst]:,.6g}, its latest episodes returned {low[worst]:,.6g} to {high[worst]:,.6g}; "
+        "do not trust its estimates, and try a smaller learning_rate, a discount below 1, or more steps"
     )
 
 

@@ -31,9 +31,9 @@ from riskpath.training.checkpoint import read_checkpoint, write_checkpoint
 from riskpath.training.gather_record import gather
 from riskpath.training.host_evaluation import episodes_for, gymnasium_rollout
 from riskpath.training.lanes import Lanes, lane_keys, stack
+from riskpath.training.notices import notice_of_estimates
 from riskpath.training.plan import Plan
 from riskpath.training.progress import counting
-from riskpath.training.notices import notice_of_estimates
 from riskpath.training.selection import select_members, serve
 from riskpath.types import EnvSpec
 from riskpath.validation import given, require_counts, require_whole

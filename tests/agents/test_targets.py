@@ -1,0 +1,252 @@
+"""Targets over several steps: segments from the replay buffer, how far they are followed, and the range of returns."""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import riskpath as rp
+from riskpath.agents.agent import Agent, AgentState
+from riskpath.agents.episodes import FAR_OFF, Episodes, no_episodes
+from riskpath.agents.learning import MARGIN, Lookahead, as_segment, look_ahead, new_state, step_of, within_returns
+from riskpath.training.replay_buffer import add, gather, make_replay_buffer
+from riskpath.types import Segment, Transition, Window
+
+TRAINING = rp.Training(decay_starts=100.0, decay_steps=100.0)
+NO, YES = False, True
+
+
+def segment_of(
+    actions: Any,
+    rewards: Any = (),
+    terminated: Any = (),
+    truncated: Any = (),
+    valid: Any = (),
+    time: Any = (),
+    so_far: Any = (),
+) -> Segment:
+    """Return a segment; what is not given is 1, 2, 4, … for rewards, and an episode that goes on from its start."""
+    action, count = jnp.asarray(actions, jnp.int32), len(actions)
+    flags = lambda given: jnp.asarray(given if len(given) else [NO] * count)  # noqa: E731
+    numbers = jnp.arange(count, dtype=jnp.int32)
+    times = jnp.asarray(time, jnp.int32) if len(time) else numbers
+    steps = Transition(
+        observation=numbers,
+        action=action,
+        reward=jnp.asarray(rewards if len(rewards) else 2.0 ** np.arange(count), jnp.float32),
+        next_observation=numbers + 1,
+        next_action_mask=jnp.ones((count, 3), bool),
+        terminated=flags(terminated),
+        truncated=flags(truncated),
+        time=times,
+        return_so_far=jnp.asarray(so_far, jnp.float32) if len(so_far) else jnp.zeros(count),
+        extras=(),
+    )
+    return Segment(steps, jnp.asarray(valid) if len(valid) else jnp.ones(count, bool))
+
+
+def at_step(gradient_steps: int) -> AgentState:
+    return eqx.tree_at(lambda s: s.gradient_steps, new_state(()), jnp.int32(gradient_steps))
+
+
+def by_numpy(segment: Segment, best: np.ndarray, discount: float, most: int) -> tuple[int, float, float]:
+    """Return the last step of the target, the rewards up to there, and the discount of what follows."""
+    steps: Any = jax.tree.map(np.asarray, segment.steps)
+    last, earned = 0, float(steps.reward[0])
+    while last + 1 < min(most, len(best)):
+        over = steps.terminated[last] or steps.truncated[last]
+        if over or not segment.valid[last + 1] or (steps.action[last + 1] != best[last]).any():
+            break
+        last += 1
+        earned += discount**last * float(steps.reward[last])
+    return last, earned, 0.0 if steps.terminated[last] else discount ** (last + 1)
+
+
+def as_numbers(ahead: Lookahead) -> tuple[int, float, float]:
+    return int(ahead.last), float(ahead.reward), float(ahead.factor)
+
+
+BEST = [1, 2, 0, 1]
+FOLLOWS = [0, 1, 2, 0]
+"""The stored actions, each of which is the best one after the step before it. The first one does not matter."""
+HALF: dict[str, tuple[Segment, list[Any], int, tuple[int, float, float]]] = {
+    # segment, best actions, gradient steps, and with a discount of ½ the last step, Σ ½ʲ 2ʲ, and the factor
+    "follows to its end": (segment_of(FOLLOWS), BEST, 0, (3, 4.0, 1 / 16)),
+    "the first action does not matter": (segment_of([2, 1, 2, 0]), BEST, 0, (3, 4.0, 1 / 16)),
+    "cut at once by another action": (segment_of([0, 0, 2, 0]), BEST, 0, (0, 1.0, 1 / 2)),
+    "cut later by another action": (segment_of([0, 1, 2, 1]), BEST, 0, (2, 3.0, 1 / 8)),
+    "no way back after another action": (segment_of([0, 1, 1, 0]), BEST, 0, (1, 2.0, 1 / 4)),
+    "ends with the episode": (segment_of(FOLLOWS, terminated=[NO, YES, NO, NO]), BEST, 0, (1, 2.0, 0.0)),
+    "ends with the first step": (segment_of(FOLLOWS, terminated=[YES, NO, NO, NO]), BEST, 0, (0, 1.0, 0.0)),
+    "an end beyond the cut": (segment_of([0, 1, 1, 0], terminated=[NO, NO, NO, YES]), BEST, 0, (1, 2.0, 1 / 4)),
+    "bootstraps at truncation": (segment_of(FOLLOWS, truncated=[NO, NO, YES, NO]), BEST, 0, (2, 3.0, 1 / 8)),
+    "a limit that is an end": (
+        segment_of(FOLLOWS, terminated=[NO, YES, NO, NO], truncated=[NO, YES, NO, NO]),
+        BEST,
+        0,
+        (1, 2.0, 0.0),
+    ),
+    "cut where nothing is stored": (segment_of(FOLLOWS, valid=[YES, YES, NO, NO]), BEST, 0, (1, 2.0, 1 / 4)),
+    "only one step is stored": (segment_of(FOLLOWS, valid=[YES, NO, NO, NO]), BEST, 0, (0, 1.0, 1 / 2)),
+    "one step is a segment": (segment_of([2]), [1], 0, (0, 1.0, 1 / 2)),
+    "before learning rates fall": (segment_of(FOLLOWS), BEST, 100, (3, 4.0, 1 / 16)),
+    "a little later": (segment_of(FOLLOWS), BEST, 101, (3, 4.0, 1 / 16)),
+    "after a quarter": (segment_of(FOLLOWS), BEST, 125, (2, 3.0, 1 / 8)),
+    "after a half": (segment_of(FOLLOWS), BEST, 150, (1, 2.0, 1 / 4)),
+    "near the end": (segment_of(FOLLOWS), BEST, 190, (0, 1.0, 1 / 2)),
+    "after all": (segment_of(FOLLOWS), BEST, 900, (0, 1.0, 1 / 2)),
+    "two heads, both followed": (segment_of([[0, 0], [1, 2], [2, 1]]), [[1, 2], [2, 1], [0, 0]], 0, (2, 3.0, 1 / 8)),
+    "two heads, one differs": (segment_of([[0, 0], [1, 2], [2, 0]]), [[1, 2], [2, 1], [0, 0]], 0, (1, 2.0, 1 / 4)),
+    "two heads, the other differs": (segment_of([[0, 0], [0, 2], [2, 1]]), [[1, 2], [2, 1], [0, 0]], 0, (0, 1.0, 0.5)),
+}
+
+
+@pytest.mark.parametrize("case", HALF)
+def test_a_target_goes_on_as_long_as_the_best_actions_were_taken(case):
+    segment, best, gradient_steps, expected = HALF[case]
+    agent = rp.IQN(discount=0.5, n_steps=len(best), training=TRAINING)
+    ahead = look_ahead(agent, at_step(gradient_steps), segment, jnp.asarray(best, jnp.int32))
+    assert as_numbers(ahead) == pytest.approx(expected)
+    most = int(np.ceil(len(best) * (1 - np.clip((gradient_steps - 100) / 100, 0, 1))))
+    assert by_numpy(segment, np.array(best), 0.5, max(most, 1)) == pytest.approx(expected)
+
+
+@pytest.mark.xfail(reason="look_ahead does not compare times: a run on the host that goes on starts new episodes")
+def test_a_target_is_cut_where_an_episode_was_left_unfinished():
+    agent, segment = rp.IQN(discount=0.5, training=TRAINING), segment_of(FOLLOWS, time=[7, 8, 0, 1])
+    ahead = look_ahead(agent, at_step(0), segment, jnp.asarray(BEST, jnp.int32))
+    assert as_numbers(ahead) == pytest.approx((1, 2.0, 1 / 4))
+
+
+@pytest.mark.parametrize("heads", [(), (2,)], ids=["one head", "two heads"])
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+def test_random_segments_are_followed_as_in_the_transcription(discount, heads):
+    rng, count, length = np.random.default_rng(0), 300, 5
+    best = rng.integers(2, size=(count, length, *heads))
+    actions = np.where(rng.uniform(size=best.shape) < 0.2, rng.integers(2, size=best.shape), np.roll(best, 1, axis=1))
+    over = rng.uniform(size=(2, count, length)) < 0.1
+    stored = np.arange(length)[None, :] <= rng.integers(2 * length, size=(count, 1))
+    parts = [
+        segment_of(actions[i], rng.normal(size=length), over[0, i], over[1, i], stored[i], np.arange(length))
+        for i in range(count)
+    ]
+    segments = jax.tree.map(lambda *x: jnp.stack(x), *parts)
+    agent = rp.IQN(discount=discount, training=TRAINING)
+    lasts = set()
+    for gradient_steps, most in ((0, 5), (150, 3), (1_000, 1)):
+        state = at_step(gradient_steps)
+        ahead = jax.vmap(lambda segment, best, state=state: look_ahead(agent, state, segment, best))(
+            segments, jnp.asarray(best, jnp.int32)
+        )
+        expected = np.array([by_numpy(part, best[i], discount, most) for i, part in enumerate(parts)])
+        found = np.stack([np.asarray(x, float) for x in (ahead.last, ahead.reward, ahead.factor)], axis=1)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        lasts |= {(most, int(last)) for last in expected[:, 0]}
+    assert {last for most, last in lasts if most == 5} == {0, 1, 2, 3, 4}
+    assert {last for most, last in lasts if most == 1} == {0}
+
+
+def test_samples_of_every_kind_are_about_their_first_step():
+    segment = segment_of(FOLLOWS)
+    step = step_of(segment)
+    assert eqx.tree_equal(step, segment.first)
+    assert as_segment(segment) is segment
+    assert step_of(step) is step
+    window = Window(step, jnp.zeros((2,), jnp.int32), jnp.zeros((2,), jnp.int32), jnp.ones((2,), bool))
+    assert step_of(window) is step
+    alone = as_segment(step)
+    assert alone.valid.tolist() == [True]
+    assert eqx.tree_equal(alone.first, step)
+    batch = jax.tree.map(lambda *x: jnp.stack(x), segment, segment_of([2, 1, 1, 1]))
+    assert step_of(batch).action.tolist() == [0, 2]
+
+
+# Segments from the replay buffer.
+def row(number: int, columns: int) -> Transition:
+    """Return a row of the replay buffer: column c at moment `number` holds number · columns + c everywhere."""
+    whole = jnp.arange(columns, dtype=jnp.int32) + number * columns
+    exact, no = whole.astype(jnp.float32), jnp.zeros((columns,), bool)
+    mask = jnp.ones((columns, 2), bool)
+    return Transition(whole, whole % 5, exact, whole + 1, mask, no, whole % 3 == 0, whole, exact / 16, exact / 4)
+
+
+@pytest.mark.parametrize("steps", [2, 3, 6])
+@pytest.mark.parametrize("rows", [1, 3, 4, 11], ids=lambda rows: f"{rows} rows")
+def test_segments_are_the_rows_that_follow_in_the_same_column(rows, steps):
+    capacity, columns = 4, 2
+    buffer = make_replay_buffer(jax.tree.map(lambda x: x[0], row(0, 1)), capacity, columns)
+    for number in range(rows):
+        buffer = add(buffer, row(number, columns))
+    kept = list(range(rows))[-capacity:]
+    ages, at = (x.astype(np.int32).reshape(columns, -1) for x in np.meshgrid(np.arange(len(kept)), range(columns)))
+    found = gather(buffer, jnp.asarray(ages), jnp.asarray(at), 0, steps)  # as if each column had a lane of its own
+    assert isinstance(found, Segment)
+    assert found.valid.shape == (columns, len(kept), steps)
+    for place in np.ndindex(ages.shape):
+        age, column = ages[place], at[place]
+        expected = [moment * columns + column for moment in kept[age : age + steps]]
+        valid = np.asarray(found.valid[place])
+        assert valid.tolist() == [i < len(expected) for i in range(steps)]
+        one = jax.tree.map(lambda x, place=place, valid=valid: np.asarray(x[place])[valid], found.steps)
+        for value in (one.observation, one.reward, one.time, 16 * one.return_so_far, 4 * one.extras):
+            assert value.tolist() == expected
+        assert one.next_observation.tolist() == [number + 1 for number in expected]
+        assert one.action.tolist() == [number % 5 for number in expected]
+        assert one.truncated.tolist() == [number % 3 == 0 for number in expected]
+        assert one.reward.dtype == np.float32
+        assert one.action.dtype == np.int32
+    # One step is no segment.
+    single = gather(buffer, jnp.asarray(ages), jnp.asarray(at), 0, 1)
+    assert eqx.tree_equal(single, step_of(found))
+
+
+# The range of returns.
+def seen(low: float, high: float, spread: float, mean: float = 0.0, count: float = 9.0) -> Episodes:
+    """Return the statistics of episodes with returns in this range."""
+    given = {"low": low, "high": high, "spread": spread, "mean": mean, "count": count}
+    episodes = no_episodes(jnp.zeros((1, 1)), jnp.ones((1, 1), bool))
+    return dataclasses.replace(episodes, **{name: jnp.float32(value) for name, value in given.items()})
+
+
+FUTURE = np.array([-1e4, -3.0, -0.5, 0.0, 0.5, 3.0, 1e4], np.float32)
+NEAR = seen(-6.0, 10.0, 2.0)
+CLIPPED: dict[str, tuple[Agent, Episodes | None, tuple[float, float] | None]] = {
+    # With returns from −6 to 10, a unit of 2 and 3 earned so far, a return to go from −11 to 9, in units ±.
+    "undiscounted": (rp.IQN(discount=1.0), NEAR, (-11 / 2, 9 / 2)),
+    "given that a limit is an end": (rp.IQN(discount=0.5, bootstrap_at_limit=False), NEAR, (-44 / 2, 36 / 2)),
+    "of the whole return, discounted": (rp.Adaptive(discount=0.5), NEAR, (-44 / 2, 36 / 2)),
+    "of the whole return": (rp.Adaptive(), NEAR, (-11 / 2, 9 / 2)),
+    "far off": (rp.Adaptive(), seen(-1e3, 1e3, 2.0, 4.0), (-(FAR_OFF + 0.5), FAR_OFF + 1.5)),
+    "to go and discounted": (rp.IQN(discount=0.5), NEAR, None),
+    "a limit is no end": (rp.IQN(discount=1.0, bootstrap_at_limit=True), NEAR, None),
+    "a limit is no end of the whole return": (rp.Adaptive(bootstrap_at_limit=True), NEAR, None),
+    "no episodes": (rp.IQN(discount=1.0), None, None),
+    "no episode has finished": (rp.IQN(discount=1.0), seen(np.inf, -np.inf, 2.0, count=0.0), None),
+}
+
+
+@pytest.mark.parametrize("case", CLIPPED)
+def test_predictions_stay_near_the_returns_seen_where_a_limit_ends_the_return(case):
+    assert MARGIN == 1.0
+    agent, episodes, bounds = CLIPPED[case]
+    # The target's last step is the second one, at time 1; what a third one says does not matter.
+    segment = segment_of([0, 1, 2], so_far=[1.0, 3.0, 1e6])
+    ahead = Lookahead(jnp.int32(1), jnp.zeros(()), jnp.ones(()))
+    state = dataclasses.replace(new_state(()), episodes=episodes)
+    found = within_returns(agent, state, segment, ahead, jnp.asarray(FUTURE))
+    np.testing.assert_allclose(found, FUTURE if bounds is None else np.clip(FUTURE, *bounds), rtol=1e-6)
+
+
+@pytest.mark.parametrize("reward_scale", [None, 0.1])
+def test_the_range_is_counted_in_the_unit_of_the_critic(reward_scale):
+    agent = rp.IQN(discount=1.0, training=rp.Training(reward_scale=reward_scale))
+    unit = 2.0 if reward_scale is None else 1 / reward_scale
+    state = dataclasses.replace(new_state(()), episodes=NEAR)
+    ahead = Lookahead(jnp.int32(0), jnp.zeros(()), jnp.ones(()))
+    found = within_returns(agent, state, segment_of([0], so_far=[3.0]), ahead, jnp.asarray(FUTURE))
+    expected = np.clip(FUTURE, (-6 - 3) / unit - MARGIN, (10 - 3) / unit + MARGIN)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
