@@ -121,7 +121,8 @@ def test_a_users_own_environment_is_used_first_and_stays_open():
         (lambda: EchoEnv(spaces.Text(3)), "cannot read observations from Text"),
         (lambda: EchoEnv(action_space=spaces.Text(2)), "cannot act in Text"),
         ("CartPole-v7", "unknown environment 'CartPole-v7'"),
-        ("Nothing-v0", "unknown environment 'Nothing-v0'"),
+        ("Nothing-v0", "unknown environment 'Nothing-v0'.*if a package registers it, .*: 'package:Nothing-v0'"),
+        ("no_such_package:Nothing-v0", "cannot make the environment: ModuleNotFoundError: .*no_such_package"),
         (lambda: 3, "must return a gymnasium.Env, got a int"),
         (lambda: 1 / 0, "cannot make the environment: ZeroDivisionError"),
         (SyncVectorEnv([EchoEnv]), "SAME_STEP"),
@@ -233,3 +234,8 @@ def test_a_users_vector_environment_is_stepped_and_stays_open():
     assert vector.step(np.array([1, 0]), None, None).reward.tolist() == [1.0, 1.0]
     vector.close()
     assert not closed
+
+
+def test_the_id_of_a_package_imports_it_first():
+    source = gymnasium_source("gymnasium:CartPole-v1")
+    assert (source.name, source.translation.spec.num_actions) == ("gymnasium:CartPole-v1", 2)

@@ -10,7 +10,7 @@ import pytest
 import riskpath as rp
 from riskpath.training import served_levels
 from riskpath.training.gather_record import gather
-from riskpath.training.selection import HELD_OUT, blocks_of_selection, eliminate, episodes_of, rounds
+from riskpath.training.selection import HELD_OUT, blocks_of_selection, eliminate, episodes_of, rounds, select_members
 from tests.training.sizes import TINY_ADAPTIVE
 
 EPISODES = 100
@@ -31,6 +31,13 @@ def test_the_member_with_the_best_held_out_episodes_is_played(run):
     assert weights(run).shape == (2, 13)
     assert (np.sort(weights(run), axis=1) == np.eye(13)[12]).all()
     assert len(run.policy().members()) == 1
+
+
+def test_a_selection_shows_its_progress(run):
+    shown = []
+    lanes = select_members(run, lambda *counts: shown.append(counts))
+    assert shown == [(block, 37) for block in range(1, 38)]
+    assert eqx.tree_equal(lanes.agent_state.params.plan.weights, run.lanes.agent_state.params.plan.weights)
 
 
 @pytest.mark.parametrize(
