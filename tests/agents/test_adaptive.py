@@ -170,17 +170,18 @@ def test_the_loss_is_its_equation(risk, length, terminated):
     part = sample if length else sample.transition
     # The same sample twice, one half of the batch for each critic: the loss is the mean of both.
     keys, losses = jax.random.split(jax.random.key(7)), []
+    step, utility = sample.transition, measure_utility(risk)
     for own in (0, 1):
-        step, utility = sample.transition, measure_utility(risk)
         contexts = agent.form.relabel(step, 1, state.params.plan, UNITS, 0.9, key=keys[own])
         context, after = (jax.tree.map(lambda x: x[0], one) for one in contexts)
-        online, mine = law_of(agent, state, twin(state.params.critic, own), part, after, 1), twin(state.params.critic, own)
+        mine = twin(state.params.critic, own)
+        online = law_of(agent, state, mine, part, after, 1)
         best = best_of(online, lambda z, after=after: utility(after, z))
         evaluated = law_of(agent, state, twin(other.params.critic, 1 - own), part, after, 1)[:, best]
         target = SCALE * 1.5 + (0.0 if terminated else 0.9) * evaluated
         predicted = law_of(agent, state, mine, part, context, 0)[:, 2]
         losses.append(by_hand(predicted, target, lambda z, context=context: utility(context, z)))
-    assert losses[0] != pytest.approx(losses[1], rel=1e-2)
+    assert losses[0] != pytest.approx(losses[1], rel=1e-3)
     assert loss_of(agent, state, part, jax.random.key(7), 2) == pytest.approx(np.mean(losses), rel=1e-3)
 
 
@@ -228,9 +229,8 @@ def test_the_loss_over_several_steps_is_its_equation(risk, progress, most):
         so_far = 4.0 + np.array([0.0, 0.9**3 * rewards[1], 0.9**3 * rewards[1] + 0.9**4 * rewards[2]], np.float32)
         no, mask = jnp.zeros(3, bool), jnp.tile(jnp.array([True, False, True]), (3, 1))
         actions, places = jnp.array([2, second, 1], jnp.int32), jnp.array(seen, jnp.int32)
-        steps = Transition(
-            places[:3], actions, jnp.asarray(rewards), places[1:], mask, no, no, 2 + count, jnp.asarray(so_far), no
-        )
+        parts = (places[:3], actions, jnp.asarray(rewards), places[1:], mask, no, no, 2 + count, jnp.asarray(so_far))
+        steps = jax.vmap(lambda *each: Transition(*each, extras=()))(*parts)
         return Segment(steps, jnp.ones(3, bool))
 
     def contexts_of(own: int) -> tuple[Any, list[Any]]:
@@ -256,8 +256,9 @@ def test_the_loss_over_several_steps_is_its_equation(risk, progress, most):
         target = SCALE * sum(0.9**i * rewards[i] for i in range(last + 1)) + 0.9 ** (last + 1) * future
         predicted = law_of(agent, state, critics[own], sample, before, 0)[:, 2]
         weight = 0.25**progress / 0.5  # by_hand has one of a half
-        quantiles, whole = by_hand(predicted, target, lambda z: 0.0), by_hand(
-            predicted, target, lambda z, before=before: utility(before, z)
+        quantiles, whole = (
+            by_hand(predicted, target, lambda z: 0.0),
+            by_hand(predicted, target, lambda z, before=before: utility(before, z)),
         )
         losses.append(quantiles + weight * (whole - quantiles))
         lasts.append(last)
@@ -302,7 +303,7 @@ def with_path(agent: Any, state: AgentState) -> AgentState:
     """Return a state that knows 10 steps as the longest episode, in which 1 is earned in each step on average."""
     episodes = no_episodes(jnp.zeros((1, *BOX.observation_shape)), jnp.ones((1, SPEC.num_actions), bool), 10)
     known: dict[str, Any] = {"count": 50.0, "mean": 10.0, "low": 4.0, "high": 16.0}
-    path = 10.0 * (jnp.arange(PATH) + 0.5) / PATH
+    path = 10.0 * (jnp.arange(PATH, dtype=jnp.float32) + 0.5) / PATH
     known = {name: jnp.float32(value) for name, value in known.items()}
     return dataclasses.replace(state, episodes=dataclasses.replace(episodes, **known, path=path))
 
@@ -315,7 +316,9 @@ def test_a_context_is_also_seen_relative_to_what_is_usual_at_its_time(time, expe
         state = with_path(agent, agent.init(SPEC, key=jax.random.key(0)))
         units = agent.units(state)
         assert float(units.expected(clock_of(state, jnp.int32(time)))) == pytest.approx(expected, abs=2e-3)
-        context: Any = Goal(jnp.float32(6.0)) if agent is goals else Standing(jnp.int32(1), jnp.float32(6.0), jnp.ones(()))
+        context: Any = (
+            Goal(jnp.float32(6.0)) if agent is goals else Standing(jnp.int32(1), jnp.float32(6.0), jnp.ones(()))
+        )
         x = np.asarray(agent.encode(state, context, jnp.int32(time)))
         assert x.shape == (agent.form.context_size,)
         usual = expected if agent is goals else 10.0 - expected

@@ -7,7 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from riskpath.agents.episodes import EARLY, FADING, NUM_STARTS, REACH, STEP, Episodes, no_episodes
+from riskpath.agents.episodes import (
+    EARLY,
+    ENOUGH,
+    FADING,
+    NUM_STARTS,
+    PATH,
+    REACH,
+    WINDOW,
+    Episodes,
+    Units,
+    no_episodes,
+)
 
 STEPS, ENVS = 120, 3
 RNG = np.random.default_rng(0)
@@ -30,17 +41,18 @@ CASES = {  # rewards [steps, E], where episodes end, discount
 
 
 @jax.jit
-def watch_one(rewards: Any, ends: Any, discount: Any) -> Episodes:
+def watch_one(rewards: Any, ends: Any, discount: Any, fresh: Any = True) -> Episodes:
     """Return the statistics as the training loop keeps them."""
     shown = (jnp.zeros((ENVS, 1)), jnp.ones((ENVS, 1), bool))
 
     def step(carry: Any, now: Any) -> Any:
-        (episodes, so_far, weight), (reward, end) = carry, now
+        (episodes, so_far, weight, time), (reward, end) = carry, now
         so_far = so_far + weight * reward
-        episodes = episodes.add(reward, so_far, end, *shown, discount)
-        return (episodes, jnp.where(end, 0.0, so_far), jnp.where(end, 1.0, discount * weight)), None
+        episodes = episodes.add(reward, so_far, time, end, *shown, discount, fresh)
+        following = (jnp.where(end, 0.0, so_far), jnp.where(end, 1.0, discount * weight), jnp.where(end, 0, time + 1))
+        return (episodes, *following), None
 
-    start = (no_episodes(*shown), jnp.zeros((ENVS,)), jnp.ones((ENVS,)))
+    start = (no_episodes(*shown), jnp.zeros((ENVS,)), jnp.ones((ENVS,)), jnp.zeros((ENVS,), jnp.int32))
     return jax.lax.scan(step, start, (rewards, ends))[0][0]
 
 
@@ -81,27 +93,30 @@ def test_statistics_equal_those_of_numpy(case):
     assert float(episodes.count) == len(returns) == int(episodes.num_starts)
     mean, deviation, size, spread = 0.0, 0.0, 0.0, 1.0
     for step, row in enumerate(sizes):
-        past, known = step / (FADING + 1), size > 0
+        past = step / (FADING + 1)
         size = np.sqrt((past * size**2 + np.mean(row**2)) / (past + 1))
         mean, deviation = faded(groups[: step + 1])
-        now = max(deviation, size / REACH)
-        if now > 0 and not (known and 1 / STEP < now / spread < STEP):
-            spread = now
+        spread = max(deviation, size / REACH) or spread  # while critics are fresh, the unit follows at once
     largest = np.abs(returns).max(initial=0.0)
     found = [float(x) for x in (episodes.deviation, episodes.size, episodes.spread)]
     assert found == pytest.approx([deviation, size, spread], rel=1e-4, abs=1e-6 * largest)
     if len(returns):
         summary = [float(x) for x in (episodes.mean, episodes.low, episodes.high)]
         assert summary == pytest.approx([mean, returns.min(), returns.max()], rel=1e-5, abs=1e-5 * largest)
+    latest = np.concatenate([returns, np.zeros(WINDOW)])[:WINDOW]  # a ring
+    latest[: max(0, len(returns) - WINDOW)] = returns[WINDOW:][:WINDOW]
+    latest[: max(0, len(returns) - 2 * WINDOW)] = returns[2 * WINDOW :]
+    np.testing.assert_allclose(episodes.ring, latest, rtol=1e-4, atol=1e-5 * largest)
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("factor", [1024.0, 2.0**-10])
 def test_a_power_of_two_multiplies_them_exactly(case, factor):
     one, other = watch(case), watch(case, factor)
-    for name in ("mean", "deviation", "low", "high", "size", "recent"):
+    for name in ("mean", "deviation", "low", "high", "size", "recent", "path", "ring", "wanted_unit"):
         np.testing.assert_array_equal(factor * getattr(one, name), getattr(other, name))
-    assert float(one.repeats) == float(other.repeats)
+    for name in ("repeats", "longest", "visits"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     unit = factor if CASES[case][0].any() else 1.0  # where all is 0 there is no unit
     assert float(other.spread) == unit * float(one.spread)
 
@@ -114,31 +129,111 @@ def test_it_counts_how_often_early_returns_repeat(values, share):
     assert float(episodes.repeats) == pytest.approx(share, abs=0.05)
 
 
-def test_early_exploration_fades_and_the_unit_settles():
-    """100 wild episodes, then 900 calm ones: the unit is that of the calm ones, and changes slowly in the end."""
+def test_early_exploration_fades():
+    """100 wild episodes, then 900 calm ones: deviation and unit are those of the calm ones, and change slowly."""
     rng = np.random.default_rng(0)
     rewards = np.concatenate([100 * rng.normal(size=(100, ENVS)), rng.normal(size=(900, ENVS))])
     ends = np.ones(rewards.shape, bool)
     both = [(jnp.asarray(rewards[:n], jnp.float32), jnp.asarray(ends[:n])) for n in (980, 1000)]
-    watched = [watch_one(*one, jnp.asarray(1.0)) for one in both]
-    before, after = (float(episodes.spread) for episodes in watched)
-    assert before == after == pytest.approx(1.0, rel=0.5)
+    before, after = (watch_one(*one, jnp.asarray(1.0)) for one in both)
+    assert float(after.deviation) == pytest.approx(1.0, rel=0.5)
+    assert float(after.deviation) == pytest.approx(float(before.deviation), rel=0.05)
+    assert float(after.wanted_unit) == pytest.approx(1.28, rel=0.2)  # the 90 % quantile of a normal variable
+    assert float(after.wanted_unit) == pytest.approx(float(before.wanted_unit), rel=0.2)
 
 
-def test_the_unit_stays_once_learning_has_settled():
-    """It follows calmer episodes only while critics can learn anew; a first unit is taken at any time."""
-    ends, shown = jnp.ones((ENVS,), bool), (jnp.zeros((ENVS, 1)), jnp.ones((ENVS, 1), bool))
-    noise = 100 * np.random.default_rng(0).normal(size=(60, ENVS)).astype(np.float32)
-    rewards = jnp.asarray(np.concatenate([noise[:10], noise[10:] / 100]))
-    units = {}
-    for settled in (False, True):
-        episodes = no_episodes(*shown)
-        for step, reward in enumerate(rewards):
-            episodes = episodes.add(reward, reward, ends, *shown, 1.0, settled and step > 10)
-        units[settled] = float(episodes.spread)
-    assert units[False] < 10 < 50 < units[True]
-    late = no_episodes(*shown).add(rewards[0], rewards[0], ends, *shown, 1.0, True)
-    assert float(late.spread) == pytest.approx(float(np.std(noise[0])), rel=1e-5)
+def test_the_unit_stays_once_critics_have_learned_in_it():
+    """What then follows `wanted_unit` multiplies the critics as well (test_units.py)."""
+    rewards, ends, _ = CASES["several environments"]
+    given = (jnp.asarray(rewards), jnp.asarray(ends), jnp.asarray(1.0))
+    fresh, learned = (watch_one(*given, jnp.asarray(value)) for value in (True, False))
+    assert float(fresh.spread) != 1.0
+    assert float(learned.spread) == 1.0
+    for name in ("deviation", "size", "wanted_unit"):
+        assert float(getattr(fresh, name)) == float(getattr(learned, name))
+
+
+def returned(*returns: Any) -> Episodes:
+    """Return the statistics after episodes of one step with these returns."""
+    rewards = jnp.asarray(np.concatenate(returns).reshape(-1, ENVS), jnp.float32)
+    return watch_one(rewards, jnp.ones(rewards.shape, bool), jnp.asarray(1.0))
+
+
+def test_a_few_catastrophes_do_not_decide_about_the_unit():
+    normal = np.random.default_rng(1).normal(size=WINDOW + 1)
+    calm = returned(normal)
+    for number in (1, 6):
+        wild = normal.copy()
+        wild[-number:] = -1e5
+        episodes = returned(wild)
+        assert float(episodes.wanted_unit) == pytest.approx(float(calm.wanted_unit), rel=0.25)
+        assert float(episodes.deviation) > 1e3
+        assert float(episodes.low) == -1e5
+    many = normal.copy()
+    many[::5] = -1e5  # a fifth is no exception
+    assert float(returned(many).wanted_unit) > 1e4
+
+
+@pytest.mark.parametrize("count", [ENVS * 3, ENVS * 7, WINDOW + 1, 2 * WINDOW + 2])
+def test_the_unit_is_half_the_distance_of_outer_quantiles_of_the_latest_returns(count):
+    returns = np.random.default_rng(2).normal(5.0, 3.0, size=count).astype(np.float32)
+    episodes = returned(returns)
+    latest = np.sort(returns[-WINDOW:])
+    known = len(latest)
+    expected = 0.5 * float(latest[int(np.ceil(np.float32(0.9) * known)) - 1] - latest[int(np.float32(0.1) * known)])
+    if count < ENOUGH:
+        expected = max(float(episodes.deviation), float(episodes.size) / REACH)
+    assert float(episodes.wanted_unit) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(("returns", "unit"), [(7.0, 0.7), (-7.0, 0.7), (0.0, 0.0)])
+def test_equal_returns_give_a_unit_by_their_size(returns, unit):
+    assert float(returned(np.full(60, returns)).wanted_unit) == pytest.approx(unit, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("limit", "lengths", "clocks"),
+    [  # the limit, lengths of the episodes so far, and the share of the time that has passed at 0, 2, 4, 8 and 20
+        (8, [], [0.0, 0.25, 0.5, 1.0, 1.0]),
+        (8, [2, 3], [0.0, 0.25, 0.5, 1.0, 1.0]),
+        (None, [4], [0.0, 0.5, 1.0, 1.0, 1.0]),
+        (None, [16, 3], [0.0, 0.125, 0.25, 0.5, 1.0]),
+        (None, [], [0.0, 1.0, 1.0, 1.0, 1.0]),
+        (8, [16], [0.0, 0.125, 0.25, 0.5, 1.0]),
+    ],
+)
+def test_the_clock_shows_the_share_of_the_longest_episode(limit, lengths, clocks):
+    shown = (jnp.zeros((1, 1)), jnp.ones((1, 1), bool))
+    episodes, zero = no_episodes(*shown, limit), jnp.zeros((1,))
+    for length in lengths:
+        for time in range(length):
+            done = jnp.array([time == length - 1])
+            episodes = compiled_add(episodes, zero, zero, jnp.array([time], jnp.int32), done, *shown, 1.0)
+    np.testing.assert_allclose(episodes.clock(jnp.array([0, 2, 4, 8, 20], jnp.int32)), clocks)
+    assert float(episodes.clock(jnp.int32(2))) == clocks[1]
+
+
+compiled_add = jax.jit(Episodes.add)
+
+
+@pytest.mark.parametrize("length", [8, 40, PATH, 100, 640])
+def test_what_is_still_expected_falls_along_the_mean_path(length):
+    """Episodes that earn as much in every step: what is expected falls linearly, to nothing at the end."""
+    shown = (jnp.zeros((ENVS, 1)), jnp.ones((ENVS, 1), bool))
+
+    def step(episodes: Episodes, time: Any) -> Any:
+        so_far = 2.0 * (time + 1).astype(jnp.float32) * jnp.ones(ENVS)
+        ends = jnp.tile(time == length - 1, ENVS)
+        return episodes.add(jnp.full(ENVS, 2.0), so_far, jnp.tile(time, ENVS), ends, *shown, 1.0), None
+
+    times = jnp.arange(length, dtype=jnp.int32)
+    episodes = jax.lax.scan(step, no_episodes(*shown, length), jnp.tile(times, 3))[0]
+    assert float(jnp.sum(episodes.visits)) == 3 * length * ENVS
+    units = Units.of(episodes, jnp.ones(()))
+    found = jax.vmap(units.expected)(episodes.clock(jnp.append(times, length)))
+    one_part = 2.0 * max(1.0, length / PATH)  # where a part of the path has several steps, it is their mean
+    np.testing.assert_allclose(found, 2.0 * (length - np.arange(length + 1)), atol=1.1 * one_part)
+    assert float(found[0]) == pytest.approx(2.0 * length)
 
 
 @pytest.mark.parametrize("envs", [1, 3, 20])
@@ -149,8 +244,8 @@ def test_first_observations_are_those_of_the_latest_episodes(envs):
     latest = []
     for t in range(1, 30):
         done, shown = np.arange(envs) % 3 != t % 3, 100.0 * t + np.arange(envs)
-        zeros, mask = jnp.zeros((envs,)), jnp.ones((envs, 1), bool)
+        zeros, times, mask = jnp.zeros((envs,)), jnp.full((envs,), t, jnp.int32), jnp.ones((envs, 1), bool)
         first = jnp.asarray(shown, jnp.float32)[:, None]
-        episodes = episodes.add(zeros, zeros, jnp.asarray(done), first, mask, 1.0)
+        episodes = episodes.add(zeros, zeros, times, jnp.asarray(done), first, mask, 1.0)
         latest += shown[done].tolist()[:NUM_STARTS]
     assert sorted(np.ravel(episodes.first_observation).tolist()) == latest[-NUM_STARTS:]

@@ -30,23 +30,25 @@ def segment_of(
     so_far: Any = (),
 ) -> Segment:
     """Return a segment; what is not given is 1, 2, 4, … for rewards, and an episode that goes on from its start."""
-    action, count = jnp.asarray(actions, jnp.int32), len(actions)
-    flags = lambda given: jnp.asarray(given if len(given) else [NO] * count)  # noqa: E731
-    numbers = jnp.arange(count, dtype=jnp.int32)
-    times = jnp.asarray(time, jnp.int32) if len(time) else numbers
-    steps = Transition(
-        observation=numbers,
-        action=action,
-        reward=jnp.asarray(rewards if len(rewards) else 2.0 ** np.arange(count), jnp.float32),
-        next_observation=numbers + 1,
-        next_action_mask=jnp.ones((count, 3), bool),
-        terminated=flags(terminated),
-        truncated=flags(truncated),
-        time=times,
-        return_so_far=jnp.asarray(so_far, jnp.float32) if len(so_far) else jnp.zeros(count),
-        extras=(),
+    numbers = jnp.arange(len(actions), dtype=jnp.int32)
+    zeros = jnp.zeros(len(actions))
+    given = (
+        numbers,
+        jnp.asarray(actions, jnp.int32),
+        jnp.asarray(rewards, jnp.float32) if len(rewards) else 2.0 ** numbers.astype(jnp.float32),
+        numbers + 1,
+        jnp.ones((len(actions), 3), bool),
+        jnp.asarray(terminated if len(terminated) else zeros, bool),
+        jnp.asarray(truncated if len(truncated) else zeros, bool),
+        jnp.asarray(time, jnp.int32) if len(time) else numbers,
+        jnp.asarray(so_far, jnp.float32) if len(so_far) else zeros,
     )
-    return Segment(steps, jnp.asarray(valid) if len(valid) else jnp.ones(count, bool))
+    steps = jax.vmap(lambda *parts: Transition(*parts, extras=()))(*given)
+    return Segment(steps, jnp.asarray(valid) if len(valid) else numbers >= 0)
+
+
+def together(parts: Any) -> Any:
+    return jax.tree.map(lambda *x: jnp.stack(x), *parts)
 
 
 def at_step(gradient_steps: int) -> AgentState:
@@ -55,11 +57,11 @@ def at_step(gradient_steps: int) -> AgentState:
 
 def by_numpy(segment: Segment, best: np.ndarray, discount: float, most: int) -> tuple[int, float, float]:
     """Return the last step of the target, the rewards up to there, and the discount of what follows."""
-    steps: Any = jax.tree.map(np.asarray, segment.steps)
+    steps, valid = jax.device_get(segment.steps), np.asarray(segment.valid)
     last, earned = 0, float(steps.reward[0])
     while last + 1 < min(most, len(best)):
         over = steps.terminated[last] or steps.truncated[last]
-        if over or not segment.valid[last + 1] or (steps.action[last + 1] != best[last]).any():
+        if over or not valid[last + 1] or (steps.action[last + 1] != best[last]).any():
             break
         last += 1
         earned += discount**last * float(steps.reward[last])
@@ -130,18 +132,14 @@ def test_random_segments_are_followed_as_in_the_transcription(discount, heads):
     actions = np.where(rng.uniform(size=best.shape) < 0.2, rng.integers(2, size=best.shape), np.roll(best, 1, axis=1))
     over = rng.uniform(size=(2, count, length)) < 0.1
     stored = np.arange(length)[None, :] <= rng.integers(2 * length, size=(count, 1))
-    parts = [
-        segment_of(actions[i], rng.normal(size=length), over[0, i], over[1, i], stored[i], np.arange(length))
-        for i in range(count)
-    ]
-    segments = jax.tree.map(lambda *x: jnp.stack(x), *parts)
+    segments = jax.vmap(segment_of)(actions, rng.normal(size=(count, length)).astype(np.float32), *over, stored)
+    shown = jax.device_get(segments)
+    parts = [jax.tree.map(lambda x, i=i: x[i], shown) for i in range(count)]
     agent = rp.IQN(discount=discount, training=TRAINING)
     lasts = set()
     for gradient_steps, most in ((0, 5), (150, 3), (1_000, 1)):
         state = at_step(gradient_steps)
-        ahead = jax.vmap(lambda segment, best, state=state: look_ahead(agent, state, segment, best))(
-            segments, jnp.asarray(best, jnp.int32)
-        )
+        ahead = jax.vmap(look_ahead, (None, None, 0, 0))(agent, state, segments, jnp.asarray(best, jnp.int32))
         expected = np.array([by_numpy(part, best[i], discount, most) for i, part in enumerate(parts)])
         found = np.stack([np.asarray(x, float) for x in (ahead.last, ahead.reward, ahead.factor)], axis=1)
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
@@ -161,29 +159,37 @@ def test_samples_of_every_kind_are_about_their_first_step():
     alone = as_segment(step)
     assert alone.valid.tolist() == [True]
     assert eqx.tree_equal(alone.first, step)
-    batch = jax.tree.map(lambda *x: jnp.stack(x), segment, segment_of([2, 1, 1, 1]))
+    batch = together([segment, segment_of([2, 1, 1, 1])])
     assert step_of(batch).action.tolist() == [0, 2]
 
 
 # Segments from the replay buffer.
+compiled_add, compiled_gather = eqx.filter_jit(add), eqx.filter_jit(gather)
+
+
 def row(number: int, columns: int) -> Transition:
     """Return a row of the replay buffer: column c at moment `number` holds number · columns + c everywhere."""
-    whole = jnp.arange(columns, dtype=jnp.int32) + number * columns
-    exact, no = whole.astype(jnp.float32), jnp.zeros((columns,), bool)
-    mask = jnp.ones((columns, 2), bool)
-    return Transition(whole, whole % 5, exact, whole + 1, mask, no, whole % 3 == 0, whole, exact / 16, exact / 4)
+
+    def one(whole: Any) -> Transition:
+        exact, mask = whole.astype(jnp.float32), jnp.ones((2,), bool)
+        return Transition(
+            whole, whole % 5, exact, whole + 1, mask, ~mask[0], whole % 3 == 0, whole, exact / 16, exact / 4
+        )
+
+    return jax.vmap(one)(jnp.arange(columns, dtype=jnp.int32) + number * columns)
 
 
-@pytest.mark.parametrize("steps", [2, 3, 6])
-@pytest.mark.parametrize("rows", [1, 3, 4, 11], ids=lambda rows: f"{rows} rows")
+@pytest.mark.parametrize(("rows", "steps"), [(1, 3), (3, 2), (4, 6), (11, 3)])
 def test_segments_are_the_rows_that_follow_in_the_same_column(rows, steps):
     capacity, columns = 4, 2
     buffer = make_replay_buffer(jax.tree.map(lambda x: x[0], row(0, 1)), capacity, columns)
     for number in range(rows):
-        buffer = add(buffer, row(number, columns))
+        buffer = compiled_add(buffer, row(number, columns))
     kept = list(range(rows))[-capacity:]
     ages, at = (x.astype(np.int32).reshape(columns, -1) for x in np.meshgrid(np.arange(len(kept)), range(columns)))
-    found = gather(buffer, jnp.asarray(ages), jnp.asarray(at), 0, steps)  # as if each column had a lane of its own
+    found = compiled_gather(
+        buffer, jnp.asarray(ages), jnp.asarray(at), 0, steps
+    )  # as if each column had a lane of its own
     assert isinstance(found, Segment)
     assert found.valid.shape == (columns, len(kept), steps)
     for place in np.ndindex(ages.shape):
@@ -200,7 +206,7 @@ def test_segments_are_the_rows_that_follow_in_the_same_column(rows, steps):
         assert one.reward.dtype == np.float32
         assert one.action.dtype == np.int32
     # One step is no segment.
-    single = gather(buffer, jnp.asarray(ages), jnp.asarray(at), 0, 1)
+    single = compiled_gather(buffer, jnp.asarray(ages), jnp.asarray(at), 0, 1)
     assert eqx.tree_equal(single, step_of(found))
 
 

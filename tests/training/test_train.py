@@ -15,7 +15,16 @@ from riskpath.training import fused_loop as loop
 from riskpath.training.inputs import as_environment
 
 TINY = rp.Network(hidden=(16,))
-FAST = rp.Training(learning_starts=0, target_update_interval=20, batch_size=8, online_taus=8, target_taus=8, act_taus=8)
+FAST = rp.Training(
+    learning_starts=0,
+    decay_steps=50_000.0,
+    epsilon_steps=10_000.0,
+    target_update_interval=20,
+    batch_size=8,
+    online_taus=8,
+    target_taus=8,
+    act_taus=8,
+)
 """Without a warm-up, which would be one more program for each agent."""
 AGENTS = {
     "IQN": rp.IQN,

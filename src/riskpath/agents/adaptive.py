@@ -89,7 +89,9 @@ class Adaptive(AdaptiveAgent):
         values = self.expected_utility(state, memory.context, self._law(state, memory, time_step))
         return ActorOutput(epsilon_greedy(values, time_step.action_mask, key=act_key, epsilon=epsilon), memory)
 
-    def learn(self, state: AgentState, batch: Transition | Window, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
+    def learn(
+        self, state: AgentState, batch: Transition | Window | Segment, *, key: Key
+    ) -> tuple[AgentState, dict[str, Array]]:
         """Take one gradient step on the critic."""
         t, form, units, (scale, _) = self.training, self.form, self.units(state), scales(self.training, state)
 

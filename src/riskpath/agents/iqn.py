@@ -56,7 +56,7 @@ class IQN(MemorylessAgent):
         values = state.params.risk(time_step.observation, self.risk, self.training.act_taus)
         return ActorOutput(epsilon_greedy(values, time_step.action_mask, key=key, epsilon=epsilon))
 
-    def learn(self, state: AgentState, batch: Transition, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
+    def learn(self, state: AgentState, batch: Transition | Segment, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
         """Take one gradient step on Z."""
         t, (scale, kappa) = self.training, scales(self.training, state)
         taus, target_taus = draw_levels(self, key=key)
