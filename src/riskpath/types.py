@@ -103,7 +103,7 @@ class Transition(eqx.Module):
     next_action_mask: Bool[Array, "*A"]
     """Which actions are available in s_{t+1}."""
     terminated: Bool[Array, ""]
-    """Whether the episode ended in s_{t+1}; a time limit is not an end."""
+    """Whether the return ended in s_{t+1}; a time limit is an end only where `Agent.ends_at_limit`."""
     truncated: Bool[Array, ""]
     """Whether a time limit cut the episode off there."""
     time: Int[Array, ""]

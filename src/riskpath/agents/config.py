@@ -238,7 +238,7 @@ PAPER_TRAINING = Training(
     epsilon_end=0.001,
 )
 """The published hyperparameters for the grid (the paper does not say how epsilon falls)."""
-PAPER_CONTINUOUS_NETWORK = Network(hidden=(256, 256), history_size=64, window=10)
+PAPER_CONTINUOUS_NETWORK = Network(hidden=(256, 256), history_size=64, window=10, normalize_observations=False)
 """The published widths for mountain-car (the paper does not give the width of its GRU)."""
 PAPER_CONTINUOUS_TRAINING = ActorCriticTraining(
     learning_rate=3e-4,

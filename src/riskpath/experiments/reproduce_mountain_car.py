@@ -48,13 +48,15 @@ def agent_for(name: str, measure: RiskMeasure, steps: int, quick: bool = False) 
     sizes: dict[str, Any] = {"batch_size": 64, "online_taus": 16, "target_taus": 16, "act_taus": 16} if quick else {}
     decay = {"decay_starts": steps / ENVS / 2, "decay_steps": steps / ENVS / 2}
     training = ActorCriticTraining(kappa=0.2, reward_scale=0.05, **decay, **sizes)
-    network = Network(hidden=(64, 64) if quick else (128, 128), window=10)
+    network = Network(hidden=(64, 64) if quick else (128, 128), window=10, normalize_observations=False)
+    # Training episodes are cut at 300 of 999 steps, so the limit of training is no end.
+    common: dict[str, Any] = {"network": network, "training": training, "bootstrap_at_limit": True}
     risk = Tabulated(measure)
     if name in ("IQTD3", "mean control"):
-        return IQTD3(risk, network=network, training=training)
+        return IQTD3(risk, **common)
     if name == "TQL joint":  # as published: a window of ten states without the time
-        return TQLContinuous(risk, critic="joint", time_input=False, network=network, training=training)
-    return TQLContinuous(risk, critic="convolved", network=network, training=training)
+        return TQLContinuous(risk, critic="joint", time_input=False, **common)
+    return TQLContinuous(risk, critic="convolved", **common)
 
 
 AGENTS = ("IQTD3", "TQL convolved", "TQL joint", "mean control")
