@@ -305,7 +305,8 @@ def with_path(agent: Any, state: AgentState) -> AgentState:
     known: dict[str, Any] = {"count": 50.0, "mean": 10.0, "low": 4.0, "high": 16.0}
     path = 10.0 * (jnp.arange(PATH, dtype=jnp.float32) + 0.5) / PATH
     known = {name: jnp.float32(value) for name, value in known.items()}
-    return dataclasses.replace(state, episodes=dataclasses.replace(episodes, **known, path=path))
+    episodes = dataclasses.replace(episodes, **known, path=path, visits=jnp.ones(PATH))
+    return dataclasses.replace(state, episodes=episodes)
 
 
 @pytest.mark.parametrize(("time", "expected"), [(0, 10.0), (3, 7.0), (9, 1.0), (10, 0.08), (12, 0.08)])

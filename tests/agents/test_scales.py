@@ -117,7 +117,7 @@ def test_rewards_in_any_unit_or_with_a_constant_per_episode_give_the_same_polici
 def test_given_values_take_precedence():
     empty = dataclasses.replace(new_state(()), episodes=no_episodes(jnp.zeros((1, 1)), jnp.ones((1, 1), bool)))
     shown, gains = (jnp.zeros((2, 1)), jnp.ones((2, 1), bool)), jnp.array([100.0, 140.0])
-    episodes = no_episodes(*shown).add(gains, gains, jnp.array([True, True]), *shown, 1.0)
+    episodes = no_episodes(*shown).add(gains, gains, jnp.array([0, 0]), jnp.array([True, True]), *shown, 1.0)
     seen = eqx.tree_at(lambda s: s.episodes, empty, episodes)
     cases = [  # state, kappa, reward_scale, and then the factor and kappa in the critics' units
         (new_state(()), None, None, 1.0, 0.01),

@@ -13,8 +13,10 @@ import riskpath as rp
 from riskpath.agents.agent import Agent, AgentState
 from riskpath.agents.episodes import FAR_OFF, Episodes, no_episodes
 from riskpath.agents.learning import MARGIN, Lookahead, as_segment, look_ahead, new_state, step_of, within_returns
+from riskpath.nn.losses import midpoints
 from riskpath.training.replay_buffer import add, gather, make_replay_buffer
 from riskpath.types import Segment, Transition, Window
+from tests.agents import test_losses as losses
 
 TRAINING = rp.Training(decay_starts=100.0, decay_steps=100.0)
 NO, YES = False, True
@@ -132,7 +134,8 @@ def test_random_segments_are_followed_as_in_the_transcription(discount, heads):
     actions = np.where(rng.uniform(size=best.shape) < 0.2, rng.integers(2, size=best.shape), np.roll(best, 1, axis=1))
     over = rng.uniform(size=(2, count, length)) < 0.1
     stored = np.arange(length)[None, :] <= rng.integers(2 * length, size=(count, 1))
-    segments = jax.vmap(segment_of)(actions, rng.normal(size=(count, length)).astype(np.float32), *over, stored)
+    rewards = rng.normal(size=(count, length)).astype(np.float32)
+    segments = jax.vmap(segment_of)(actions, rewards, over[0], over[1], stored)
     shown = jax.device_get(segments)
     parts = [jax.tree.map(lambda x, i=i: x[i], shown) for i in range(count)]
     agent = rp.IQN(discount=discount, training=TRAINING)
@@ -146,6 +149,25 @@ def test_random_segments_are_followed_as_in_the_transcription(discount, heads):
         lasts |= {(most, int(last)) for last in expected[:, 0]}
     assert {last for most, last in lasts if most == 5} == {0, 1, 2, 3, 4}
     assert {last for most, last in lasts if most == 1} == {0}
+
+
+@pytest.mark.parametrize("taken", [0, 1, 2])
+def test_the_loss_of_iqn_over_several_steps_is_its_equation(taken):
+    """The first `taken` actions after the first one are the best ones."""
+    risk = rp.CVaR(0.3)
+    agent = rp.IQN(risk, discount=0.9, network=losses.NETWORK, training=losses.TRAINING)
+    state, other = (agent.init(losses.SPEC, key=jax.random.key(i)) for i in (0, 1))
+    state = eqx.tree_at(lambda s: s.target_params, state, other.params)
+    levels = jnp.asarray(risk.distort(midpoints(7)))
+    best = np.array([int(np.argmax(state.params.quantiles(jnp.int32(i), levels).mean(axis=0))) for i in (1, 2, 3)])
+    segment = segment_of([2, *((best[i] + (i >= taken)) % 3 for i in range(2))])
+    last, earned, factor = by_numpy(segment, best, 0.9, 3)
+    assert last == taken
+    taus, target_taus = losses.levels(jax.random.key(5))
+    future = np.asarray(other.params.quantiles(jnp.int32(last + 1), jnp.asarray(target_taus)))[:, best[last]]
+    predicted = np.asarray(state.params.quantiles(jnp.int32(0), jnp.asarray(taus)))[:, 2]
+    expected = losses.huber_by_hand(predicted, taus, 0.3 * earned + factor * future, 0.7 * 0.3)
+    assert losses.loss_of(agent, state, segment, jax.random.key(5)) == pytest.approx(expected, rel=1e-4)
 
 
 def test_samples_of_every_kind_are_about_their_first_step():

@@ -70,6 +70,85 @@ def test_sizes(spec, channels, size):
     assert encoder(jnp.ones(spec.observation_shape, spec.observation_dtype)).shape == (size,) == (encoder.size,)
 
 
+def encode_all(encoder: ObservationEncoder, observations: Any) -> np.ndarray:
+    return np.asarray(jax.vmap(encoder)(jnp.asarray(observations)))
+
+
+def test_states_with_coordinates_are_numbers_and_places():
+    places = tuple((x / 2 - 1.0, 1.0 - y) for x in range(5) for y in range(3))
+    spec = EnvSpec(2, (), 15, state_coordinates=places)
+    encoder = ObservationEncoder(spec, True, None, key=KEY)
+    found = encode_all(encoder, np.arange(15, dtype=np.int32))
+    assert found.shape == (15, encoder.size) == (15, 17)
+    np.testing.assert_array_equal(found[:, :15], np.eye(15))
+    np.testing.assert_allclose(found[:, 15:], places)
+    assert ObservationEncoder(EnvSpec(2, (), 15), True, None, key=KEY).size == 15
+
+
+ODD = pytest.mark.xfail(reason="of an odd number of values, one cosine too few is even", strict=True)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("levels", [2, 4, 64, *(pytest.param(n, marks=ODD) for n in (3, 33))])
+def test_an_entry_with_few_values_tells_all_of_them_apart(levels, normalize):
+    spec = EnvSpec(2, (1,), observation_bounds=((5.0, 5.0 + levels - 1),), observation_levels=(levels,))
+    encoder = ObservationEncoder(spec, normalize, None, key=KEY)
+    values = 5.0 + np.arange(levels, dtype=np.float32)[:, None]
+    found = encode_all(encoder, values)
+    assert found.shape == (levels, encoder.size)
+    np.testing.assert_allclose(found[:, 0], np.linspace(-1.0, 1.0, levels), atol=1e-6)
+    waves = np.arange(1, encoder.size)[None, :] * (found[:, :1] + 1) / 2
+    np.testing.assert_allclose(found[:, 1:], np.cos(np.pi * waves), atol=1e-4)
+    # With a constant, which every layer has, any function of the values is linear in the features.
+    with_constant = np.concatenate([found, np.ones((levels, 1))], axis=1)
+    assert np.linalg.matrix_rank(with_constant, tol=1e-3) == levels
+    # Statistics change nothing.
+    np.testing.assert_array_equal(encode_all(encoder.update_statistics(jnp.asarray(values)), values), found)
+
+
+@pytest.mark.parametrize(
+    ("levels", "waves", "counts"),
+    [
+        (None, 0, ()),
+        (None, 8, (8, 8)),
+        ((4, 0), 0, (2, 0)),
+        ((4, 0), 8, (2, 8)),
+        ((2, 2), 8, ()),  # two values need nothing but themselves
+        ((1, 4), 8, (0, 2)),  # one value says nothing
+        ((1_000, 0), 0, (255, 0)),
+    ],
+)
+def test_cosines_are_as_many_as_the_values_need(levels, waves, counts):
+    spec = EnvSpec(2, (2,), observation_bounds=((0.0, 3.0), (-2.0, 2.0)), observation_levels=levels)
+    encoder = ObservationEncoder(spec, True, None, waves, key=KEY)
+    assert encoder.waves == counts
+    assert encoder(jnp.array([1.0, 1.0])).shape == (encoder.size,) == (2 + sum(counts),)
+
+
+def test_entries_are_scaled_by_bounds_where_their_values_are_known_and_by_statistics_elsewhere():
+    spec = EnvSpec(2, (2,), observation_bounds=((0.0, 4.0), (-100.0, 100.0)), observation_levels=(5, 0))
+    encoder = ObservationEncoder(spec, True, None, key=KEY)
+    sample = np.stack([np.arange(40) % 5, np.random.default_rng(0).normal(3.0, 0.5, 40)], axis=1).astype(np.float32)
+    found = encode_all(encoder.update_statistics(jnp.asarray(sample)), sample)
+    np.testing.assert_allclose(found[:, 0], sample[:, 0] / 2 - 1, atol=1e-6)
+    np.testing.assert_allclose(found[:, 1], (sample[:, 1] - sample[:, 1].mean()) / sample[:, 1].std(), rtol=1e-2)
+    bounded = encode_all(ObservationEncoder(spec, False, None, key=KEY), sample)
+    np.testing.assert_allclose(bounded[:, 1], sample[:, 1] / 100, rtol=1e-5)
+
+
+def test_cosines_of_a_normalised_entry_reach_three_deviations():
+    encoder = ObservationEncoder(EnvSpec(2, (1,)), True, None, 4, key=KEY)  # a mean of 0 and a deviation of 1
+    found = encode_all(encoder, np.array([[-3.0], [0.0], [1.5], [3.0], [9.0]], np.float32))
+    np.testing.assert_allclose(found[:, 0], [-3.0, 0.0, 1.5, 3.0, 9.0], rtol=1e-5)
+    place = np.array([0.0, 0.5, 0.75, 1.0, 1.0])[:, None] * np.arange(1, 5)
+    np.testing.assert_allclose(found[:, 1:], np.cos(np.pi * place), atol=1e-5)
+
+
+def test_many_entries_get_no_cosines():
+    spec = EnvSpec(2, (40,), observation_levels=(5,) * 40, observation_bounds=((0.0, 4.0),))
+    assert ObservationEncoder(spec, True, None, 8, key=KEY).size == 40
+
+
 @pytest.mark.parametrize("spec", [EnvSpec(2, (4,)), EnvSpec(2, (), 6)])
 def test_channels_are_for_images(spec):
     with pytest.raises(RiskpathError, match="conv_channels need images"):
