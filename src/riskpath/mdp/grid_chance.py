@@ -7,8 +7,10 @@ A function of a standard normal ξ is replaced by its piecewise cubic interpolan
 so that g(ξ) − E[g] has mean zero exactly, however rough the interpolation is. Bounds rest on this.
 """
 
+from functools import cache, partial
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.stats
@@ -29,6 +31,7 @@ class Nodes(NamedTuple):
     """w, which sum to 1."""
 
 
+@cache
 def nodes(count: int) -> Nodes:
     """Return `count` equally spaced nodes and the expectations of their cardinal functions."""
     places = np.linspace(-REACH, REACH, count)
@@ -41,6 +44,7 @@ def nodes(count: int) -> Nodes:
     return Nodes(places, weights / density.sum())
 
 
+@partial(jax.jit, static_argnums=1)
 def cardinal(noise: Float[Array, " n"], count: int) -> Float[Array, "n J"]:
     """Return ℓ_j(ξ) for every node."""
     step = 2 * REACH / (count - 1)
@@ -52,6 +56,7 @@ def cardinal(noise: Float[Array, " n"], count: int) -> Float[Array, "n J"]:
     return total
 
 
+@cache
 def cells() -> tuple[Float[np.ndarray, " K"], Float[np.ndarray, " K"]]:
     """Return the conditional means of narrow cells of a standard normal variable, and their probabilities.
 

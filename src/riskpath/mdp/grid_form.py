@@ -68,18 +68,17 @@ class Form:
     def decisions(self, time: int, prices: Float[Array, " n"], first: int, count: int, every: int = 1) -> Decisions:
         """Return the effects of all actions at some prices and at `count` positions of the lattice from `first` on."""
         positions = self.lattice[first : first + every * (count - 1) + 1 : every]
-        return _decisions(self, jnp.int32(time), prices, jnp.asarray(positions, jnp.float32))
+        return _decisions(self, np.int32(time), prices, np.float32(positions))
 
     def decisions_at(self, time: int, prices: Float[Array, " n"], places: Int[Array, " n"]) -> Decisions:
         """Return the effects of all actions at pairs of a price and the number of a position; Q is 1."""
-        return _decisions_at(self, jnp.int32(time), prices, jnp.asarray(self.lattice, jnp.float32)[places])
+        return _decisions_at(self, np.int32(time), prices, places)
 
     def moves(
         self, time: int, prices: Float[Array, " n"], noise: Float[Array, "n K"], places: Int[Array, "n Q"]
     ) -> tuple[Float[Array, "n K"], Float[Array, "n K Q"]]:
         """Return the next prices and the present values of the payments of a move; the last one includes the end."""
-        positions = jnp.asarray(self.lattice, jnp.float32)[places]
-        return _moves(self, jnp.int32(time), prices, noise, positions)
+        return _moves(self, np.int32(time), prices, noise, places)
 
     def paths(self, count: int, seed: int) -> tuple[Float[np.ndarray, "n times"], Float[np.ndarray, "n steps"]]:
         """Return paths of the price, [count, steps + 1], and their noise."""
@@ -100,7 +99,9 @@ def _decisions(form: Form, time: Array, prices: Array, positions: Array) -> Deci
 
 
 @partial(jax.jit, static_argnums=0)
-def _decisions_at(form: Form, time: Array, prices: Array, positions: Array) -> Decisions:
+def _decisions_at(form: Form, time: Array, prices: Array, places: Array) -> Decisions:
+    positions = jnp.asarray(form.lattice, jnp.float32)[places]
+
     def one(action: Array, price: Array, position: Array) -> tuple[Array, Array, Array]:
         post, reward, ends = form.problem.after_decision(time, form.state(price, position), action)
         after = position if form.position is None else post[form.position]
@@ -112,7 +113,9 @@ def _decisions_at(form: Form, time: Array, prices: Array, positions: Array) -> D
 
 
 @partial(jax.jit, static_argnums=0)
-def _moves(form: Form, time: Array, prices: Array, noise: Array, positions: Array) -> tuple[Array, Array]:
+def _moves(form: Form, time: Array, prices: Array, noise: Array, places: Array) -> tuple[Array, Array]:
+    positions = jnp.asarray(form.lattice, jnp.float32)[places]
+
     def one(price: Array, noise: Array, position: Array) -> tuple[Array, Array]:
         following, reward = form.problem.after_move(time, form.state(price, position), noise)
         ending = form.problem.at_end(following) * jnp.float32(form.problem.discount)
@@ -181,10 +184,10 @@ def form_of(problem: GridProblem) -> Form | str:
 
 def _silent(problem: GridProblem, states: tuple[np.ndarray, ...]) -> tuple[bool, ...]:
     """Tell for every time whether the move pays nothing, from a few states."""
-    here = tuple(jnp.asarray(x, jnp.float32) for x in states)
-    noise = jnp.asarray([-1.3, 0.4], jnp.float32)
+    here = tuple(np.float32(x) for x in states)
+    noise = np.float32([-1.3, 0.4])
     move = jax.vmap(jax.vmap(jax.vmap(problem.after_move, (None, None, 0)), (None, 0, None)), (0, None, None))
-    gained = np.abs(jax.device_get(jax.jit(move)(jnp.arange(problem.steps), here, noise)[1])).max(axis=(1, 2))
+    gained = np.abs(jax.device_get(jax.jit(move)(np.arange(problem.steps), here, noise)[1])).max(axis=(1, 2))
     return tuple(bool(paid < 1e-6) for paid in gained[:-1]) + (False,)
 
 
@@ -210,14 +213,16 @@ class _Try(NamedTuple):
 
 
 def _try(problem: GridProblem, time: int, states: tuple[np.ndarray, ...]) -> _Try:
-    here = tuple(jnp.asarray(x, jnp.float32) for x in states)
-    now, noise = jnp.int32(time), jnp.asarray([-2.1, -0.6, 0.3, 1.7], jnp.float32)
-    actions = jnp.asarray(problem.actions)
+    here = tuple(np.float32(x) for x in states)
+    return _Try(*jax.device_get(_effects(problem, np.int32(time), here)), time == problem.steps - 1)
+
+
+@partial(jax.jit, static_argnums=0)
+def _effects(problem: GridProblem, time: Array, states: GridState) -> tuple[Any, ...]:
+    noise = jnp.asarray([-2.1, -0.6, 0.3, 1.7], jnp.float32)
     decide = jax.vmap(jax.vmap(problem.after_decision, (None, None, 0)), (None, 0, None))
     move = jax.vmap(jax.vmap(problem.after_move, (None, None, 0)), (None, 0, None))
-    post, paid, ends = jax.device_get(decide(now, here, actions))
-    following, gained = jax.device_get(move(now, here, noise))
-    return _Try(post, paid, ends, following, gained, time == problem.steps - 1)
+    return *decide(time, states, jnp.asarray(problem.actions)), *move(time, states, noise)
 
 
 def _independent(problem: GridProblem, price: int, position: int, states: tuple[np.ndarray, ...]) -> bool:

@@ -30,10 +30,14 @@ MEAN_PATHS = 256
 """The number of paths behind the upper bound of the mean."""
 ROUNDS = ((128, 0), (256, 24), (448, 64), (768, 96))
 """(returns, paths of the upper bound) of every round; the first one only chooses the axes."""
+MORE = 64
+"""So many times more paths where there is no position: they cost nearly nothing."""
 POSITIONS = 256
 """The largest number of positions of a table."""
 MARGIN = 1.8
 """The axis of positions is this much wider than what the policy visits."""
+TINY = 1e-7
+"""A bracket of this width is always narrow enough."""
 TIME_LIMIT = 60.0
 """After this many seconds no finer round is begun."""
 
@@ -153,8 +157,8 @@ def bracket_mean(form: Form, episodes: int, seed: int, *, bound: bool = True) ->
         prices, noise = form.paths(MEAN_PATHS, seed + 2)
         known = None
         for time in reversed(range(form.problem.steps)):
-            price = jnp.asarray(prices[:, time])
-            after = path_means_after(form, time, means, price, jnp.asarray(noise[:, time]), known)
+            price = prices[:, time]
+            after = path_means_after(form, time, means, price, noise[:, time], known)
             known = best_mean(after.known, form.decisions(time, price, 0, len(form.lattice)))
         found = np.asarray(known[:, form.start], np.float64) + form.problem.start_potential
         upper, upper_error = float(found.mean()), _error(found)
@@ -188,11 +192,11 @@ def bracket_tail(
             if number == 0:
                 raise RiskpathError(f"the tables of {form.problem.name} need about {in_units(needed)}")
             return replace(result, needs=f"a narrower bracket needs about {in_units(needed)} of memory")
-        drawn = form.paths(paths, seed + 3) if paths and bound else None
+        drawn = form.paths(paths * (1 if axes.rows > 1 else MORE), seed + 3) if paths and bound else None
         tail = solve_tail(form, axes, utility, means, drawn, progress)
         result = _measure(form, means, tail, SCOUTS if number == 0 else episodes, seed)
         played = result.played
-        if number and (not bound or result.width <= tolerance * abs(result.lower - mean_value)):
+        if number and (not bound or result.width <= tolerance * abs(result.lower - mean_value) + TINY):
             return result
         spent, now = clock.perf_counter() - start, clock.perf_counter() - began
         if number and now + 2.5 * spent > time_limit:

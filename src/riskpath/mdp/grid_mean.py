@@ -5,13 +5,12 @@
 The positions are all that an episode can reach, so no axis has an end that could bind.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from riskpath.mdp.grid_chance import Nodes, cardinal, cells, nodes, price_stencil
 from riskpath.mdp.grid_form import Decisions, Form
@@ -42,7 +41,7 @@ class PathMeans(NamedTuple):
 
 def solve_mean(form: Form, prices: Float[np.ndarray, " S"]) -> MeanTables:
     """Return the tables of the mean."""
-    axis = jnp.asarray(prices, jnp.float32)
+    axis = np.float32(prices)
     before, after = [], []
     for time in reversed(range(form.problem.steps)):
         expected = mean_after(form, time, axis, axis, before[-1] if before else None)
@@ -56,14 +55,14 @@ def mean_after(
     form: Form, time: int, axis: Float[Array, " S"], prices: Float[Array, " n"], later: Float[Array, "S L"] | None
 ) -> Float[Array, "n L"]:
     """Return the expected payment of a move and what follows it, at any prices; without a table, of the last move."""
-    places = jnp.broadcast_to(jnp.arange(len(form.lattice)), (len(prices), len(form.lattice)))
+    places = np.broadcast_to(np.arange(len(form.lattice), dtype=np.int32), (len(prices), len(form.lattice)))
     if later is None:
         means, probs = cells()
-        payment = form.moves(time, prices, jnp.broadcast_to(jnp.float32(means), (len(prices), len(means))), places)[1]
-        return jnp.einsum("k,nkl->nl", jnp.float32(probs), payment, precision="highest")
+        payment = form.moves(time, prices, np.broadcast_to(np.float32(means), (len(prices), len(means))), places)[1]
+        return _weighted(np.float32(probs), payment)
     chance = nodes(MEAN_NODES)
     following, payment = node_moves(form, time, prices, chance, places)
-    share = jnp.broadcast_to(jnp.float32(chance.weights), following.shape)
+    share = np.broadcast_to(np.float32(chance.weights), following.shape)
     return read_means(later, axis, following, payment, share)
 
 
@@ -71,7 +70,7 @@ def node_moves(
     form: Form, time: int, prices: Float[Array, " n"], chance: Nodes, places: Int[Array, "n L"]
 ) -> tuple[Float[Array, "n J"], Float[Array, "n J L"] | None]:
     """Return the prices after the move at every node, and its payments; None if it pays nothing."""
-    noise = jnp.broadcast_to(jnp.float32(chance.places), (len(prices), len(chance.places)))
+    noise = np.broadcast_to(np.float32(chance.places), (len(prices), len(chance.places)))
     if form.silent[time]:
         return form.moves(time, prices, noise, places[:, :1])[0], None
     return form.moves(time, prices, noise, places)
@@ -118,17 +117,27 @@ def path_means_after(
     known: Float[Array, "n L"] | None,
 ) -> PathMeans:
     """Return the mean problem along paths after the decision of one time, from that before the next decision."""
-    axis = jnp.asarray(tables.prices, jnp.float32)
+    axis = np.float32(tables.prices)
     if known is None:
         expected = mean_after(form, time, axis, prices, None)
         return PathMeans(expected, expected)
-    places = jnp.broadcast_to(jnp.arange(len(form.lattice)), (len(prices), len(form.lattice)))
+    places = np.broadcast_to(np.arange(len(form.lattice), dtype=np.int32), (len(prices), len(form.lattice)))
     chance = nodes(MEAN_NODES)
     following, payment = node_moves(form, time, prices, chance, places)
     later = tables.before[time + 1]
     expected = read_means(
-        later, axis, following, payment, jnp.broadcast_to(jnp.float32(chance.weights), following.shape)
+        later, axis, following, payment, np.broadcast_to(np.float32(chance.weights), following.shape)
     )
     realised = read_means(later, axis, following, payment, cardinal(noise, MEAN_NODES))
-    paid = 0.0 if payment is None else form.moves(time, prices, noise[:, None], places)[1][:, 0]
-    return PathMeans(known + paid - realised + expected, expected)
+    paid = None if payment is None else form.moves(time, prices, noise[:, None], places)[1]
+    return PathMeans(_penalised(known, paid, realised, expected), expected)
+
+
+@jax.jit
+def _weighted(probs: Float[Array, " K"], payment: Float[Array, "n K L"]) -> Float[Array, "n L"]:
+    return jnp.einsum("k,nkl->nl", probs, payment, precision="highest")
+
+
+@jax.jit
+def _penalised(known: Array, paid: Array | None, realised: Array, expected: Array) -> Float[Array, "n L"]:
+    return known - realised + expected + (0.0 if paid is None else paid[:, 0])

@@ -46,47 +46,48 @@ def play(
 ) -> Played:
     """Simulate the best policy of a threshold; without tables of the tail, the mean-optimal one."""
     steps = form.problem.steps
-    price = jnp.full((episodes,), form.start_price, jnp.float32)
-    place = jnp.full((episodes,), form.start, jnp.int32)
-    x = jnp.full((episodes,), form.problem.start_potential - goal, jnp.float32)
-    over, refused = jnp.zeros((episodes,), bool), jnp.zeros((episodes,), bool)
-    value = jnp.zeros((episodes,), jnp.float32)
+    price = np.full((episodes,), form.start_price, np.float32)
+    place = np.full((episodes,), form.start, np.int32)
+    x = np.full((episodes,), form.problem.start_potential - goal, np.float32)
+    over, refused = np.zeros((episodes,), bool), np.zeros((episodes,), bool)
+    value = np.zeros((episodes,), np.float32)
     xs, places = [x], [place]
-    draws = jax.random.normal(jax.random.key(seed), (steps, episodes))
-    mean_axis = jnp.asarray(means.prices, jnp.float32)
+    draws = np.asarray(jax.random.normal(jax.random.key(seed), (steps, episodes)))
+    mean_axis = np.float32(means.prices)
     for time in range(steps):
         last = time == steps - 1
         table = None if tail is None else look_ahead(form, tail, time)
-        _, post, reward, ends, stopped = choose(form, means, tail, table, time, price, place, x)
+        chosen = jax.device_get(choose(form, means, tail, table, time, price, place, x))
+        _, post, reward, ends, stopped = chosen
         refused |= stopped & ~over
         after = x + reward
         noise = draws[time]
-        following, paid = form.moves(time, price, noise[:, None], post[:, None])
+        following, paid = _on_host(form.moves)(time, price, noise[:, None], post[:, None])
         beside = post[:, None]
         if last:
             centres, probs = cells()
-            payments = form.moves(time, price, jnp.broadcast_to(jnp.float32(centres), (episodes, len(centres))), beside)
+            payments = form.moves(time, price, np.broadcast_to(np.float32(centres), (episodes, len(centres))), beside)
             u = KinkedUtility(1.0, 0.0) if tail is None else tail.utility
-            gain = _utility_gain(u, after, payments[1][..., 0], jnp.float32(probs), ends)
+            gain = _utility_gain(u, after, payments[1], np.float32(probs), ends)
         else:
             count = 33 if tail is None else node_count(form)
             chance = nodes(count)
-            ahead = jnp.broadcast_to(jnp.float32(chance.places), (episodes, count))
+            ahead = np.broadcast_to(np.float32(chance.places), (episodes, count))
             prices, payments = form.moves(time, price, ahead, beside)
-            share = jnp.float32(chance.weights)[None, :] - cardinal(noise, count)
+            share = np.float32(chance.weights)[None, :] - np.asarray(cardinal(noise, count))
             if tail is None:
-                change = _penalty_mean(mean_axis, means.before[time + 1], prices, payments[..., 0], share, post)
+                change = _penalty_mean(mean_axis, means.before[time + 1], prices, payments, share, post)
                 ended = after
             else:
                 axes = tail.axes
                 change = _penalty(
-                    jnp.asarray(axes.prices, jnp.float32), tail.tables[time + 1], axes.window, tail.utility, axes.first, axes.every,
-                    prices, after[:, None] + payments[..., 0], share, post,
+                    np.float32(axes.prices), tail.tables[time + 1], axes.window, axes.first, axes.every,
+                    prices, payments, after, share, post,
                 )
-                ended = utility_at(tail.utility, after)
-            gain = jnp.where(ends, ended, change)
-        value = jnp.where(over, value, value + gain)
-        x = jnp.where(over, x, after + jnp.where(ends, 0.0, paid[:, 0, 0]))
+                ended = tail.utility.slope * after + tail.utility.tail * np.minimum(after, 0.0)
+            gain = np.where(ends, ended, np.asarray(change))
+        value = np.where(over, value, value + np.asarray(gain))
+        x = np.where(over, x, after + np.where(ends, np.float32(0.0), paid[:, 0, 0]))
         over |= ends
         price, place = following[:, 0], post
         xs.append(x)
@@ -95,10 +96,14 @@ def play(
     return Played(totals, np.stack([np.asarray(p) for p in places]), np.asarray(value, np.float64), np.asarray(refused))
 
 
+def _on_host(function):
+    return lambda *arguments: jax.device_get(function(*arguments))
+
+
 def look_ahead(form: Form, tail: Tail, time: int) -> Float[Array, "S Q X"]:
     """Return EV_t at the prices of the axes."""
     later = None if time == form.problem.steps - 1 else tail.tables[time + 1]
-    axis = jnp.asarray(tail.axes.prices, jnp.float32)
+    axis = np.float32(tail.axes.prices)
     return after_table(form, tail.axes, time, axis, later, tail.utility)
 
 
@@ -115,10 +120,10 @@ def choose(
     """Return action, position, reward and end of the best actions, and whether one was not available."""
     chosen = form.decisions_at(time, price, place)
     options = chosen.position, chosen.reward[..., 0], chosen.ends[..., 0]
-    mean_axis = jnp.asarray(means.prices, jnp.float32)
+    mean_axis = np.float32(means.prices)
     if tail is None or table is None:
-        return *_choose_mean(mean_axis, means.after[time], options, price), jnp.zeros(price.shape, bool)
-    axis, axes = jnp.asarray(tail.axes.prices, jnp.float32), tail.axes
+        return *_choose_mean(mean_axis, means.after[time], options, price), np.zeros(price.shape, bool)
+    axis, axes = np.float32(tail.axes.prices), tail.axes
     return _choose(
         axis, table, axes.window, tail.utility, axes.first, mean_axis, means.after[time], options, price, x
     )
@@ -126,7 +131,7 @@ def choose(
 
 @jax.jit
 def _utility_gain(utility, after, payments, probs, ends):
-    expected = (utility_at(utility, after[:, None] + payments) * probs).sum(axis=1)
+    expected = jnp.einsum("k,nk->n", probs, utility_at(utility, after[:, None] + payments[..., 0]), precision="highest")
     return jnp.where(ends, utility_at(utility, after), expected)
 
 
@@ -187,11 +192,12 @@ def _choose(axis, table, window, utility, first, mean_axis, mean_after, options,
 def _penalty_mean(axis, before, prices, payments, share, place):
     row, weight = _rows(axis, prices)
     later = read_means(before, row, weight, jnp.broadcast_to(place[:, None], prices.shape))
-    return jnp.einsum("nj,nj->n", share, payments + later, precision="highest")
+    return jnp.einsum("nj,nj->n", share, payments[..., 0] + later, precision="highest")
 
 
 @partial(jax.jit, static_argnames=("every",))
-def _penalty(axis, table, window, utility, first, every, prices, x, share, place):
+def _penalty(axis, table, window, first, every, prices, payments, after, share, place):
+    x = after[:, None] + payments[..., 0]
     row, weight = _rows(axis, prices)
     on = jnp.broadcast_to((place - first)[:, None], prices.shape)
     later = read(finer(table, every), row, weight, on, x, window)

@@ -165,6 +165,7 @@ def best_up(
 
     def better(top: Array, option: tuple[Array, Array, Array | None]) -> tuple[Array, None]:
         place, reward, ends = option
+        place = jnp.clip(place, 0, beyond.mean.shape[1] - 1)
         row = place - beyond.first
         inside = jnp.clip(row, 0, after.shape[1] - 1)
         value, beside = shifted_up(after[:, inside], bent[:, inside], reward, window)

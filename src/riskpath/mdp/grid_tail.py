@@ -91,26 +91,25 @@ def solve_tail(
     progress: Progress | None = None,
 ) -> Tail:
     """Maximise the expected utility for all states and returns; with paths, bound it from above along them."""
-    axis = jnp.asarray(axes.prices, jnp.float32)
+    axis = np.float32(axes.prices)
     tables: list[Array] = []
     known = mean_known = mean_sign = None
     for time in reversed(range(form.problem.steps)):
         later = tables[-1] if tables else None
         if paths is not None and means is not None:
-            price, noise = (jnp.asarray(x[:, time], jnp.float32) for x in paths)
+            price, noise = (np.float32(x[:, time]) for x in paths)
             mean = path_means_after(form, time, means, price, noise, mean_known)
             after = _path_after(form, axes, time, price, noise, later, known, mean_known, mean_sign, utility)
             if mean_known is None:
                 after = last_move(form, axes, time, price, utility, every=1)
             first, count = (form.start, 1) if time == 0 else (axes.first, axes.rows)
             chosen = form.decisions(time, price, first, count)
-            beyond = Beyond(mean.known, mean.estimate, jnp.int32(axes.first))
+            beyond = Beyond(mean.known, mean.estimate, np.int32(axes.first))
             ends = chosen.ends if form.ends else None
-            place = jnp.clip(chosen.position, 0, len(form.lattice) - 1)
-            known = _best_up(after, place, chosen.reward, ends, axes.window, utility, beyond)
+            known = _best_up(after, chosen.position, chosen.reward, ends, axes.window, utility, beyond)
             all_chosen = form.decisions(time, price, 0, len(form.lattice))
             mean_known, mean_sign = best_mean(mean.known, all_chosen), best_mean(mean.estimate, all_chosen)
-        here = axis if time else jnp.full((1,), form.start_price, jnp.float32)
+        here = axis if time else np.full((1,), form.start_price, np.float32)
         tables.append(_before(form, axes, time, here, after_table(form, axes, time, here, later, utility), utility))
         if progress is not None:
             progress(form.problem.steps - time, form.problem.steps)
@@ -124,10 +123,10 @@ def after_table(
     """Return EV_t at some prices and at all positions of the lattice within the axes."""
     if later is None:
         return last_move(form, axes, time, prices, utility, axes.every)
-    axis = jnp.asarray(axes.prices, jnp.float32)
+    axis = np.float32(axes.prices)
     chance = nodes(node_count(form))
     following, payment = node_moves(form, time, prices, chance, _places(axes, len(prices), axes.every))
-    share = jnp.broadcast_to(jnp.float32(chance.weights), following.shape)
+    share = np.broadcast_to(np.float32(chance.weights), following.shape)
     return _finer(_sum(later, axis, following, payment, share, axes.window), axes.every)
 
 
@@ -136,14 +135,15 @@ def last_move(
 ) -> Float[Array, "n Q X"]:
     """Return the expected utility of the last move."""
     means, probs = cells()
-    noise = jnp.broadcast_to(jnp.float32(means), (len(prices), len(means)))
+    noise = np.broadcast_to(np.float32(means), (len(prices), len(means)))
     payment = form.moves(time, prices, noise, _places(axes, len(prices), every))[1]
-    table = _at_end(payment, jnp.float32(probs), axes.window, utility, axes.count)
+    table = _at_end(payment, np.float32(probs), axes.window, utility, axes.count)
     return _finer(table, every)
 
 
-def _places(axes: Axes, count: int, every: int) -> Array:
-    return jnp.broadcast_to(axes.first + jnp.arange(0, axes.rows, every), (count, -(-axes.rows // every)))
+def _places(axes: Axes, count: int, every: int) -> np.ndarray:
+    places = axes.first + np.arange(0, axes.rows, every, dtype=np.int32)
+    return np.broadcast_to(places, (count, len(places)))
 
 
 def _before(form: Form, axes: Axes, time: int, prices: Array, after: Array, utility: KinkedUtility) -> Array:
@@ -158,14 +158,14 @@ def _path_after(form, axes, time, price, noise, later, known, mean_known, mean_s
     """Return P_{t+1} minus the penalty of the move, after the decision, on the window of this time."""
     if later is None:
         return None
-    axis = jnp.asarray(axes.prices, jnp.float32)
+    axis = np.float32(axes.prices)
     count = node_count(form)
     chance = nodes(count)
     following, payment = node_moves(form, time, price, chance, _places(axes, len(price), axes.every))
-    share = jnp.float32(chance.weights)[None, :] - cardinal(noise, count)
+    share = np.float32(chance.weights)[None, :] - cardinal(noise, count)
     penalty = _sum(later, axis, following, payment, share, axes.window)
     if payment is None:
-        paid = jnp.zeros((len(price), axes.rows), jnp.float32)
+        paid = np.zeros((len(price), axes.rows), np.float32)
     else:
         paid = form.moves(time, price, noise[:, None], _places(axes, len(price), 1))[1][:, 0]
     mean, sign = (x[:, axes.first : axes.first + axes.rows] for x in (mean_known, mean_sign))
