@@ -8,7 +8,7 @@ so that g(ξ) − E[g] has mean zero exactly, however rough the interpolation is
 """
 
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,8 @@ import numpy as np
 import scipy.stats
 from jaxtyping import Array, Float, Int
 
+Numbers = Array | np.ndarray
+"""An array of JAX or NumPy."""
 REACH = 5.6
 """The nodes reach this many standard deviations to both sides; beyond them the interpolant is constant."""
 CELL = 0.05
@@ -29,6 +31,11 @@ class Nodes(NamedTuple):
     """z, equally spaced."""
     weights: Float[np.ndarray, " J"]
     """w, which sum to 1."""
+
+
+def as_floats(values: Any) -> np.ndarray:
+    """Return numbers in single precision, without a compiled program."""
+    return np.asarray(values, np.float32)
 
 
 @cache
@@ -45,7 +52,7 @@ def nodes(count: int) -> Nodes:
 
 
 @partial(jax.jit, static_argnums=1)
-def cardinal(noise: Float[Array, " n"], count: int) -> Float[Array, "n J"]:
+def cardinal(noise: Float[Numbers, " n"], count: int) -> Float[Numbers, "n J"]:
     """Return ℓ_j(ξ) for every node."""
     step = 2 * REACH / (count - 1)
     first, local = _cubic_place(jnp, (noise + REACH) / step, count)
@@ -68,8 +75,8 @@ def cells() -> tuple[Float[np.ndarray, " K"], Float[np.ndarray, " K"]]:
 
 
 def price_stencil(
-    points: Float[Array, " S"], prices: Float[Array, "*m"]
-) -> tuple[Int[Array, "*m 4"], Float[Array, "*m 4"]]:
+    points: Float[Numbers, " S"], prices: Float[Numbers, "*m"]
+) -> tuple[Int[Numbers, "*m 4"], Float[Numbers, "*m 4"]]:
     """Return rows and weights of cubic interpolation between the points of an axis; beyond its ends it is constant."""
     prices = jnp.clip(prices, points[0], points[-1])
     first = jnp.clip(jnp.searchsorted(points, prices, side="right").astype(jnp.int32) - 2, 0, points.shape[0] - 4)
@@ -84,14 +91,14 @@ def price_stencil(
     return first[..., None] + jnp.arange(4), jnp.stack(shares, axis=-1)
 
 
-def _cubic_place(xp, place, count):
+def _cubic_place(xp: Any, place: Any, count: int) -> tuple[Any, Any]:
     """Return the first of the four nodes around each place, and the place relative to it."""
     place = xp.clip(place, 0.0, count - 1.0)
     first = xp.clip(xp.floor(place) - 1, 0, count - 4).astype(xp.int32)
     return first, place - first
 
 
-def _lagrange(local):
+def _lagrange(local: Any) -> tuple[Any, Any, Any, Any]:
     """Return the four cubic Lagrange polynomials of the nodes 0, 1, 2, 3."""
     a, b, c, d = local, local - 1, local - 2, local - 3
     return -b * c * d / 6, a * c * d / 2, -a * b * d / 2, a * b * c / 6

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from riskpath.mdp.grid_chance import Numbers, as_floats
 from riskpath.mdp.grid_problem import GridProblem, GridState
 
 ON_LATTICE = 1e-3
@@ -23,11 +24,11 @@ ON_LATTICE = 1e-3
 class Decisions(NamedTuple):
     """The effects of all actions at n prices and Q positions."""
 
-    position: Int[Array, "A Q"]
+    position: Int[Numbers, "A Q"]
     """The number of the next position on the lattice of all positions."""
-    reward: Float[Array, "A n Q"]
+    reward: Float[Numbers, "A n Q"]
     """The present value of reward and rise of the potential."""
-    ends: Bool[Array, "A n Q"]
+    ends: Bool[Numbers, "A n Q"]
     """Whether the episode ends."""
 
 
@@ -65,18 +66,18 @@ class Form:
         values = {self.price: price, self.position: position}
         return tuple(values[number] for number in range(len(self.problem.axes)))
 
-    def decisions(self, time: int, prices: Float[Array, " n"], first: int, count: int, every: int = 1) -> Decisions:
+    def decisions(self, time: int, prices: Float[Numbers, " n"], first: int, count: int, every: int = 1) -> Decisions:
         """Return the effects of all actions at some prices and at `count` positions of the lattice from `first` on."""
         positions = self.lattice[first : first + every * (count - 1) + 1 : every]
-        return _decisions(self, np.int32(time), prices, np.float32(positions))
+        return _decisions(self, np.int32(time), prices, as_floats(positions))
 
-    def decisions_at(self, time: int, prices: Float[Array, " n"], places: Int[Array, " n"]) -> Decisions:
+    def decisions_at(self, time: int, prices: Float[Numbers, " n"], places: Int[Numbers, " n"]) -> Decisions:
         """Return the effects of all actions at pairs of a price and the number of a position; Q is 1."""
         return _decisions_at(self, np.int32(time), prices, places)
 
     def moves(
-        self, time: int, prices: Float[Array, " n"], noise: Float[Array, "n K"], places: Int[Array, "n Q"]
-    ) -> tuple[Float[Array, "n K"], Float[Array, "n K Q"]]:
+        self, time: int, prices: Float[Numbers, " n"], noise: Float[Numbers, "n K"], places: Int[Numbers, "n Q"]
+    ) -> tuple[Float[Numbers, "n K"], Float[Numbers, "n K Q"]]:
         """Return the next prices and the present values of the payments of a move; the last one includes the end."""
         return _moves(self, np.int32(time), prices, noise, places)
 
@@ -86,8 +87,8 @@ class Form:
 
 
 @partial(jax.jit, static_argnums=0)
-def _decisions(form: Form, time: Array, prices: Array, positions: Array) -> Decisions:
-    def one(action: Array, price: Array, position: Array) -> tuple[Array, Array, Array]:
+def _decisions(form: Form, time: Numbers, prices: Numbers, positions: Numbers) -> Decisions:
+    def one(action: Numbers, price: Numbers, position: Numbers) -> tuple[Array, Array, Array]:
         post, reward, ends = form.problem.after_decision(time, form.state(price, position), action)
         after = position if form.position is None else post[form.position]
         return after, reward * _present(form, time), ends
@@ -99,10 +100,10 @@ def _decisions(form: Form, time: Array, prices: Array, positions: Array) -> Deci
 
 
 @partial(jax.jit, static_argnums=0)
-def _decisions_at(form: Form, time: Array, prices: Array, places: Array) -> Decisions:
+def _decisions_at(form: Form, time: Numbers, prices: Numbers, places: Numbers) -> Decisions:
     positions = jnp.asarray(form.lattice, jnp.float32)[places]
 
-    def one(action: Array, price: Array, position: Array) -> tuple[Array, Array, Array]:
+    def one(action: Numbers, price: Numbers, position: Numbers) -> tuple[Array, Array, Array]:
         post, reward, ends = form.problem.after_decision(time, form.state(price, position), action)
         after = position if form.position is None else post[form.position]
         return after, reward * _present(form, time), ends
@@ -113,10 +114,10 @@ def _decisions_at(form: Form, time: Array, prices: Array, places: Array) -> Deci
 
 
 @partial(jax.jit, static_argnums=0)
-def _moves(form: Form, time: Array, prices: Array, noise: Array, places: Array) -> tuple[Array, Array]:
+def _moves(form: Form, time: Numbers, prices: Numbers, noise: Numbers, places: Numbers) -> tuple[Array, Array]:
     positions = jnp.asarray(form.lattice, jnp.float32)[places]
 
-    def one(price: Array, noise: Array, position: Array) -> tuple[Array, Array]:
+    def one(price: Numbers, noise: Numbers, position: Numbers) -> tuple[Array, Array]:
         following, reward = form.problem.after_move(time, form.state(price, position), noise)
         ending = form.problem.at_end(following) * jnp.float32(form.problem.discount)
         paid = reward + jnp.where(time == form.problem.steps - 1, ending, 0.0)
@@ -129,11 +130,11 @@ def _moves(form: Form, time: Array, prices: Array, noise: Array, places: Array) 
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _paths(form: Form, count: int, key: Array) -> tuple[Array, Array]:
+def _paths(form: Form, count: int, key: Numbers) -> tuple[Array, Array]:
     noise = jax.random.normal(key, (form.problem.steps, count))
     position = jnp.float32(form.lattice[form.start])
 
-    def step(price: Array, this: tuple[Array, Array]) -> tuple[Array, Array]:
+    def step(price: Numbers, this: tuple[Array, Array]) -> tuple[Array, Array]:
         time, noise = this
         move = jax.vmap(lambda price, noise: form.problem.move(time, form.state(price, position), noise)[0])
         after = price if form.price is None else jnp.asarray(move(price, noise)[form.price], jnp.float32)
@@ -144,11 +145,11 @@ def _paths(form: Form, count: int, key: Array) -> tuple[Array, Array]:
     return jnp.concatenate([first[None], prices]).T, noise.T
 
 
-def _present(form: Form, time: Array) -> Array:
+def _present(form: Form, time: Numbers) -> Array:
     return jnp.float32(form.problem.discount) ** time.astype(jnp.float32)
 
 
-def _place(form: Form, position: Array) -> Int[Array, "*m"]:
+def _place(form: Form, position: Numbers) -> Int[Numbers, "*m"]:
     if form.position is None:
         return jnp.zeros(position.shape, jnp.int32)
     return jnp.round((position - form.lattice[0]) / form.unit).astype(jnp.int32)
@@ -184,11 +185,11 @@ def form_of(problem: GridProblem) -> Form | str:
 
 def _silent(problem: GridProblem, states: tuple[np.ndarray, ...]) -> tuple[bool, ...]:
     """Tell for every time whether the move pays nothing, from a few states."""
-    here = tuple(np.float32(x) for x in states)
-    noise = np.float32([-1.3, 0.4])
+    here = tuple(as_floats(x) for x in states)
+    noise = as_floats([-1.3, 0.4])
     move = jax.vmap(jax.vmap(jax.vmap(problem.after_move, (None, None, 0)), (None, 0, None)), (0, None, None))
     gained = np.abs(jax.device_get(jax.jit(move)(np.arange(problem.steps), here, noise)[1])).max(axis=(1, 2))
-    return tuple(bool(paid < 1e-6) for paid in gained[:-1]) + (False,)
+    return (*(bool(paid < 1e-6) for paid in gained[:-1]), False)
 
 
 def is_silent(problem: GridProblem) -> bool:
@@ -213,12 +214,13 @@ class _Try(NamedTuple):
 
 
 def _try(problem: GridProblem, time: int, states: tuple[np.ndarray, ...]) -> _Try:
-    here = tuple(np.float32(x) for x in states)
-    return _Try(*jax.device_get(_effects(problem, np.int32(time), here)), time == problem.steps - 1)
+    here = tuple(as_floats(x) for x in states)
+    post, paid, ends, following, gained = jax.device_get(_effects(problem, np.int32(time), here))
+    return _Try(post, paid, ends, following, gained, time == problem.steps - 1)
 
 
 @partial(jax.jit, static_argnums=0)
-def _effects(problem: GridProblem, time: Array, states: GridState) -> tuple[Any, ...]:
+def _effects(problem: GridProblem, time: Numbers, states: GridState) -> tuple[Any, ...]:
     noise = jnp.asarray([-2.1, -0.6, 0.3, 1.7], jnp.float32)
     decide = jax.vmap(jax.vmap(problem.after_decision, (None, None, 0)), (None, 0, None))
     move = jax.vmap(jax.vmap(problem.after_move, (None, None, 0)), (None, 0, None))

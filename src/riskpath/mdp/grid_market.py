@@ -19,8 +19,8 @@ from riskpath.mdp.grid_form import Form
 from riskpath.mdp.grid_mean import MeanTables, best_mean, path_means_after, solve_mean
 from riskpath.mdp.grid_memory import SHARE, free_bytes, in_units
 from riskpath.mdp.grid_play import Played, choose, look_ahead, play
-from riskpath.mdp.grid_rows import Window, returns
 from riskpath.mdp.grid_policy import read_observation
+from riskpath.mdp.grid_rows import Window, returns
 from riskpath.mdp.grid_tail import Axes, Tail, solve_tail
 from riskpath.mdp.grid_utility import KinkedUtility
 
@@ -160,7 +160,7 @@ def bracket_mean(form: Form, episodes: int, seed: int, *, bound: bool = True) ->
             price = prices[:, time]
             after = path_means_after(form, time, means, price, noise[:, time], known)
             known = best_mean(after.known, form.decisions(time, price, 0, len(form.lattice)))
-        found = np.asarray(known[:, form.start], np.float64) + form.problem.start_potential
+        found = np.asarray(known, np.float64)[:, form.start] + form.problem.start_potential
         upper, upper_error = float(found.mean()), _error(found)
     cells = len(means.prices) * len(form.lattice)
     return Bracket(MarketPolicy(form, means), lower, error, upper, upper_error, played, 0.0, cells)
@@ -207,7 +207,7 @@ def bracket_tail(
 def _measure(form: Form, means: MeanTables, tail: Tail, episodes: int, seed: int) -> Bracket:
     """Return the bracket of one pass."""
     axes = tail.axes
-    goals = form.problem.start_potential - np.asarray(returns(axes.window, axes.count), np.float64)
+    goals = form.problem.start_potential - np.asarray(returns(axes.window, axes.points), np.float64)
     goal = float(goals[(goals + np.asarray(tail.tables[0][0, 0])).argmax()])
     policy = MarketPolicy(form, means, tail, goal)
     played = policy.play(episodes, seed + 1)
@@ -225,21 +225,20 @@ def _measure(form: Form, means: MeanTables, tail: Tail, episodes: int, seed: int
         upper_error,
         played,
         0.0 if closed else float(at_end.mean()),
-        len(axes.prices) * axes.positions * axes.count,
+        len(axes.prices) * axes.positions * axes.points,
     )
 
 
-def upper_of(goals: Float[np.ndarray, " X"], known: Float[np.ndarray, "n X"], level: float = 1.0) -> tuple[float, float]:
-    """Return max_b {b + E[P_0]/level} over all thresholds, with its standard error.
+def upper_of(goals: Float[np.ndarray, " X"], known: Float[np.ndarray, "n X"]) -> tuple[float, float]:
+    """Return max_b {b + E[P_0]} over all thresholds, with its standard error.
 
-    Between two thresholds the bound of the best utility is at most the chord plus what a function of slopes in [−1, 0]
-    can rise above it; the grid is fine there, and the quadratic through three points covers it.
+    Between the best threshold and its neighbours the parabola through these three points is used.
     """
-    values = goals + known.mean(axis=0) / level
+    values = goals + known.mean(axis=0)
     best = int(values.argmax())
     near = values[max(0, best - 1) : best + 2]
     lift = max(0.0, 2 * near.max() - near[0] - near[-1]) / 8 if len(near) == 3 else 0.0
-    return float(values[best]) + lift, _error(known[:, best] / level)
+    return float(values[best]) + lift, _error(known[:, best])
 
 
 def choose_axes(form: Form, means: MeanTables, played: list[Played], count: int) -> Axes:
@@ -266,8 +265,8 @@ def choose_axes(form: Form, means: MeanTables, played: list[Played], count: int)
 
 
 def _bytes(form: Form, axes: Axes, paths: int) -> int:
-    table = 4 * len(axes.prices) * axes.positions * axes.count
-    along = 4 * max(paths, len(axes.prices)) * axes.rows * axes.count
+    table = 4 * len(axes.prices) * axes.positions * axes.points
+    along = 4 * max(paths, len(axes.prices)) * axes.rows * axes.points
     return table * form.problem.steps + 8 * along
 
 

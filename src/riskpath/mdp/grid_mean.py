@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from riskpath.mdp.grid_chance import Nodes, cardinal, cells, nodes, price_stencil
+from riskpath.mdp.grid_chance import Nodes, Numbers, as_floats, cardinal, cells, nodes, price_stencil
 from riskpath.mdp.grid_form import Decisions, Form
 
 MEAN_NODES = 33
@@ -24,24 +24,24 @@ class MeanTables(NamedTuple):
 
     prices: Float[np.ndarray, " S"]
     """The prices."""
-    before: tuple[Float[Array, "S L"], ...]
+    before: tuple[Float[Numbers, "S L"], ...]
     """M_t, the mean to go before the decision, for every time."""
-    after: tuple[Float[Array, "S L"], ...]
+    after: tuple[Float[Numbers, "S L"], ...]
     """The mean to go after the decision."""
 
 
 class PathMeans(NamedTuple):
     """The mean problem along paths of the price."""
 
-    known: Float[Array, "n L"]
+    known: Float[Numbers, "n L"]
     """The largest return to go minus its penalty, if the whole path is known: its expectation is an upper bound."""
-    estimate: Float[Array, "n L"]
+    estimate: Float[Numbers, "n L"]
     """The mean to go after a decision by the tables."""
 
 
 def solve_mean(form: Form, prices: Float[np.ndarray, " S"]) -> MeanTables:
     """Return the tables of the mean."""
-    axis = np.float32(prices)
+    axis = as_floats(prices)
     before, after = [], []
     for time in reversed(range(form.problem.steps)):
         expected = mean_after(form, time, axis, axis, before[-1] if before else None)
@@ -52,33 +52,33 @@ def solve_mean(form: Form, prices: Float[np.ndarray, " S"]) -> MeanTables:
 
 
 def mean_after(
-    form: Form, time: int, axis: Float[Array, " S"], prices: Float[Array, " n"], later: Float[Array, "S L"] | None
-) -> Float[Array, "n L"]:
+    form: Form, time: int, axis: Float[Numbers, " S"], prices: Float[Numbers, " n"], later: Float[Numbers, "S L"] | None
+) -> Float[Numbers, "n L"]:
     """Return the expected payment of a move and what follows it, at any prices; without a table, of the last move."""
     places = np.broadcast_to(np.arange(len(form.lattice), dtype=np.int32), (len(prices), len(form.lattice)))
     if later is None:
         means, probs = cells()
-        payment = form.moves(time, prices, np.broadcast_to(np.float32(means), (len(prices), len(means))), places)[1]
-        return _weighted(np.float32(probs), payment)
+        payment = form.moves(time, prices, np.broadcast_to(as_floats(means), (len(prices), len(means))), places)[1]
+        return _weighted(as_floats(probs), payment)
     chance = nodes(MEAN_NODES)
     following, payment = node_moves(form, time, prices, chance, places)
-    share = np.broadcast_to(np.float32(chance.weights), following.shape)
+    share = np.broadcast_to(as_floats(chance.weights), following.shape)
     return read_means(later, axis, following, payment, share)
 
 
 def node_moves(
-    form: Form, time: int, prices: Float[Array, " n"], chance: Nodes, places: Int[Array, "n L"]
-) -> tuple[Float[Array, "n J"], Float[Array, "n J L"] | None]:
+    form: Form, time: int, prices: Float[Numbers, " n"], chance: Nodes, places: Int[Numbers, "n L"]
+) -> tuple[Float[Numbers, "n J"], Float[Numbers, "n J L"] | None]:
     """Return the prices after the move at every node, and its payments; None if it pays nothing."""
-    noise = np.broadcast_to(np.float32(chance.places), (len(prices), len(chance.places)))
+    noise = np.broadcast_to(as_floats(chance.places), (len(prices), len(chance.places)))
     if form.silent[time]:
         return form.moves(time, prices, noise, places[:, :1])[0], None
     return form.moves(time, prices, noise, places)
 
 
 def axis_shares(
-    axis: Float[Array, " S"], following: Float[Array, "n J"], share: Float[Array, "n J"]
-) -> Float[Array, "n S"]:
+    axis: Float[Numbers, " S"], following: Float[Numbers, "n J"], share: Float[Numbers, "n J"]
+) -> Float[Numbers, "n S"]:
     """Return the weights of the prices of an axis in a weighted sum over nodes."""
     if len(axis) == 1:
         return share.sum(axis=1, keepdims=True)
@@ -90,18 +90,18 @@ def axis_shares(
 
 @jax.jit
 def read_means(
-    later: Array, axis: Array, following: Array, payment: Array | None, share: Array
-) -> Float[Array, "n L"]:
+    later: Numbers, axis: Numbers, following: Numbers, payment: Numbers | None, share: Numbers
+) -> Float[Numbers, "n L"]:
     """Return the weighted sum over nodes of payments and tables."""
     total = jnp.einsum("ns,sl->nl", axis_shares(axis, following, share), later, precision="highest")
     return total if payment is None else total + jnp.einsum("nj,njl->nl", share, payment, precision="highest")
 
 
 @jax.jit
-def best_mean(after: Float[Array, "n L"], decisions: Decisions) -> Float[Array, "n L"]:
+def best_mean(after: Float[Numbers, "n L"], decisions: Decisions) -> Float[Numbers, "n L"]:
     """Return the mean of the best action."""
 
-    def better(top: Array, option: Decisions) -> tuple[Array, None]:
+    def better(top: Numbers, option: Decisions) -> tuple[Array, None]:
         then = after[:, jnp.clip(option.position, 0, after.shape[1] - 1)]
         return jnp.maximum(top, option.reward + jnp.where(option.ends, 0.0, then)), None
 
@@ -112,12 +112,12 @@ def path_means_after(
     form: Form,
     time: int,
     tables: MeanTables,
-    prices: Float[Array, " n"],
-    noise: Float[Array, " n"],
-    known: Float[Array, "n L"] | None,
+    prices: Float[Numbers, " n"],
+    noise: Float[Numbers, " n"],
+    known: Float[Numbers, "n L"] | None,
 ) -> PathMeans:
     """Return the mean problem along paths after the decision of one time, from that before the next decision."""
-    axis = np.float32(tables.prices)
+    axis = as_floats(tables.prices)
     if known is None:
         expected = mean_after(form, time, axis, prices, None)
         return PathMeans(expected, expected)
@@ -125,19 +125,17 @@ def path_means_after(
     chance = nodes(MEAN_NODES)
     following, payment = node_moves(form, time, prices, chance, places)
     later = tables.before[time + 1]
-    expected = read_means(
-        later, axis, following, payment, np.broadcast_to(np.float32(chance.weights), following.shape)
-    )
+    expected = read_means(later, axis, following, payment, np.broadcast_to(as_floats(chance.weights), following.shape))
     realised = read_means(later, axis, following, payment, cardinal(noise, MEAN_NODES))
     paid = None if payment is None else form.moves(time, prices, noise[:, None], places)[1]
     return PathMeans(_penalised(known, paid, realised, expected), expected)
 
 
 @jax.jit
-def _weighted(probs: Float[Array, " K"], payment: Float[Array, "n K L"]) -> Float[Array, "n L"]:
+def _weighted(probs: Float[Numbers, " K"], payment: Float[Numbers, "n K L"]) -> Float[Numbers, "n L"]:
     return jnp.einsum("k,nkl->nl", probs, payment, precision="highest")
 
 
 @jax.jit
-def _penalised(known: Array, paid: Array | None, realised: Array, expected: Array) -> Float[Array, "n L"]:
+def _penalised(known: Numbers, paid: Numbers | None, realised: Numbers, expected: Numbers) -> Float[Numbers, "n L"]:
     return known - realised + expected + (0.0 if paid is None else paid[:, 0])

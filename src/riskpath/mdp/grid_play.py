@@ -1,7 +1,8 @@
 """Simulated episodes of a policy of the grid solver in the true problem, with a control variate.
 
 The value of the policy is E[u(x_T)]. Along an episode Σ_t (V_{t+1}(next) − EV_t), with the tables of the solver, has
-mean zero and is nearly equal to u(x_T) − V_0: subtracting it leaves a sample with the same mean and hardly any variance.
+mean zero and is nearly equal to u(x_T) − V_0: without it the
+sample has the same mean and hardly any variance.
 """
 
 from functools import partial
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from riskpath.mdp.grid_chance import cardinal, cells, nodes, price_stencil
+from riskpath.mdp.grid_chance import Numbers, as_floats, cardinal, cells, nodes, price_stencil
 from riskpath.mdp.grid_form import Form
 from riskpath.mdp.grid_mean import MeanTables
 from riskpath.mdp.grid_rows import Window, finer, spots, utility_at
@@ -41,9 +42,7 @@ class Played(NamedTuple):
         return self.totals[-1]
 
 
-def play(
-    form: Form, means: MeanTables, tail: Tail | None, goal: float, episodes: int, seed: int = 0
-) -> Played:
+def play(form: Form, means: MeanTables, tail: Tail | None, goal: float, episodes: int, seed: int = 0) -> Played:
     """Simulate the best policy of a threshold; without tables of the tail, the mean-optimal one."""
     steps = form.problem.steps
     price = np.full((episodes,), form.start_price, np.float32)
@@ -53,7 +52,7 @@ def play(
     value = np.zeros((episodes,), np.float32)
     xs, places = [x], [place]
     draws = np.asarray(jax.random.normal(jax.random.key(seed), (steps, episodes)))
-    mean_axis = np.float32(means.prices)
+    mean_axis = as_floats(means.prices)
     for time in range(steps):
         last = time == steps - 1
         table = None if tail is None else look_ahead(form, tail, time)
@@ -66,23 +65,31 @@ def play(
         beside = post[:, None]
         if last:
             centres, probs = cells()
-            payments = form.moves(time, price, np.broadcast_to(np.float32(centres), (episodes, len(centres))), beside)
+            payments = form.moves(time, price, np.broadcast_to(as_floats(centres), (episodes, len(centres))), beside)
             u = KinkedUtility(1.0, 0.0) if tail is None else tail.utility
-            gain = _utility_gain(u, after, payments[1], np.float32(probs), ends)
+            gain = _utility_gain(u, after, payments[1], as_floats(probs), ends)
         else:
             count = 33 if tail is None else node_count(form)
             chance = nodes(count)
-            ahead = np.broadcast_to(np.float32(chance.places), (episodes, count))
+            ahead = np.broadcast_to(as_floats(chance.places), (episodes, count))
             prices, payments = form.moves(time, price, ahead, beside)
-            share = np.float32(chance.weights)[None, :] - np.asarray(cardinal(noise, count))
+            share = as_floats(chance.weights)[None, :] - np.asarray(cardinal(noise, count))
             if tail is None:
                 change = _penalty_mean(mean_axis, means.before[time + 1], prices, payments, share, post)
                 ended = after
             else:
                 axes = tail.axes
                 change = _penalty(
-                    np.float32(axes.prices), tail.tables[time + 1], axes.window, axes.first, axes.every,
-                    prices, payments, after, share, post,
+                    as_floats(axes.prices),
+                    tail.tables[time + 1],
+                    axes.window,
+                    axes.first,
+                    axes.every,
+                    prices,
+                    payments,
+                    after,
+                    share,
+                    post,
                 )
                 ended = tail.utility.slope * after + tail.utility.tail * np.minimum(after, 0.0)
             gain = np.where(ends, ended, np.asarray(change))
@@ -100,10 +107,10 @@ def _on_host(function):
     return lambda *arguments: jax.device_get(function(*arguments))
 
 
-def look_ahead(form: Form, tail: Tail, time: int) -> Float[Array, "S Q X"]:
+def look_ahead(form: Form, tail: Tail, time: int) -> Float[Numbers, "S Q X"]:
     """Return EV_t at the prices of the axes."""
     later = None if time == form.problem.steps - 1 else tail.tables[time + 1]
-    axis = np.float32(tail.axes.prices)
+    axis = as_floats(tail.axes.prices)
     return after_table(form, tail.axes, time, axis, later, tail.utility)
 
 
@@ -111,22 +118,20 @@ def choose(
     form: Form,
     means: MeanTables,
     tail: Tail | None,
-    table: Float[Array, "S Q X"] | None,
+    table: Float[Numbers, "S Q X"] | None,
     time: int,
-    price: Float[Array, " n"],
-    place: Int[Array, " n"],
-    x: Float[Array, " n"],
+    price: Float[Numbers, " n"],
+    place: Int[Numbers, " n"],
+    x: Float[Numbers, " n"],
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return action, position, reward and end of the best actions, and whether one was not available."""
     chosen = form.decisions_at(time, price, place)
     options = chosen.position, chosen.reward[..., 0], chosen.ends[..., 0]
-    mean_axis = np.float32(means.prices)
+    mean_axis = as_floats(means.prices)
     if tail is None or table is None:
         return *_choose_mean(mean_axis, means.after[time], options, price), np.zeros(price.shape, bool)
-    axis, axes = np.float32(tail.axes.prices), tail.axes
-    return _choose(
-        axis, table, axes.window, tail.utility, axes.first, mean_axis, means.after[time], options, price, x
-    )
+    axis, axes = as_floats(tail.axes.prices), tail.axes
+    return _choose(axis, table, axes.window, tail.utility, axes.first, mean_axis, means.after[time], options, price, x)
 
 
 @jax.jit
@@ -135,7 +140,7 @@ def _utility_gain(utility, after, payments, probs, ends):
     return jnp.where(ends, utility_at(utility, after), expected)
 
 
-def _rows(axis: Array, price: Array) -> tuple[Array, Array]:
+def _rows(axis: Numbers, price: Numbers) -> tuple[Array, Array]:
     if len(axis) == 1:
         return jnp.zeros((*price.shape, 1), jnp.int32), jnp.ones((*price.shape, 1), jnp.float32)
     return price_stencil(axis, price)
@@ -151,7 +156,7 @@ def _choose_mean(axis, after, options, price):
     return _take(score, inside, reward, ends)
 
 
-def read_means(table: Array, row: Array, weight: Array, place: Array) -> Array:
+def read_means(table: Numbers, row: Numbers, weight: Numbers, place: Numbers) -> Array:
     """Read a table [S, L] at prices (rows and weights) and positions."""
     return sum(weight[..., corner] * table[row[..., corner], place] for corner in range(row.shape[-1]))
 
@@ -161,7 +166,7 @@ def _take(score, place, reward, ends):
     return best[0], *(jnp.take_along_axis(x, best, axis=0)[0] for x in (place, reward, ends))
 
 
-def read(table: Array, row: Array, weight: Array, place: Array, x: Array, window: Window) -> Array:
+def read(table: Numbers, row: Numbers, weight: Numbers, place: Numbers, x: Numbers, window: Window) -> Array:
     """Read a table [S, Q, X] at prices (rows and weights), rows of positions, and returns."""
     count = table.shape[-1]
     lower, rest = spots(window, count, x)

@@ -4,9 +4,10 @@ One backward pass over (state, x), with x the return so far minus the threshold 
 
     CVaR*_η = max_b {b + V_0(s₀, −b)/η}.
 
-`lower` is the simulated return of the policy in the continuous problem. `upper` is a bound, or None: where a price moves
-by chance alone and positions stay on a lattice, `grid_market` bounds the mean, CVaR and their mixtures by an information
-relaxation; where states and chance fall on the grid exactly, the value is exact or rounding every return up bounds it.
+`lower` is the simulated return of the policy in the continuous problem. `upper` is a bound, or None: where a price
+moves by chance alone and positions stay on a lattice, `grid_market` bounds the mean, CVaR and their mixtures by an
+information relaxation; where states and chance fall on the grid exactly, the value is exact or rounding every return
+up bounds it.
 """
 
 from dataclasses import replace

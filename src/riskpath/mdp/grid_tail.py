@@ -4,10 +4,10 @@ With x the discounted return so far minus the threshold b, and u the utility of 
 
     EV_t(S, q', x) = E[V_{t+1}(S', q', x + r_move)],    V_t(S, q, x) = max_a EV_t(S, q', x + r_a),    V_T = u.
 
-For any functions V that do not look ahead, and any policy, Σ_t (V_{t+1}(next) − EV_t) has mean zero. So a decision maker
-who knows the whole path, but pays this sum as a penalty, does at least as well as any policy:
+For any functions V that do not look ahead, and any policy, Σ_t (V_{t+1}(next) − EV_t) has mean zero. So a decision
+maker who knows the whole path, but pays this sum as a penalty, does at least as well as any policy:
 
-    P_t(q, x) = max_a { P_{t+1}(q', x + r_a + r_move) − V_{t+1}(S_{t+1}, q', x + r_a + r_move) + EV_t(S_t, q', x + r_a) }
+    P_t(q, x) = max_a { P_{t+1}(q', x') − V_{t+1}(S_{t+1}, q', x') + EV_t(S_t, q', x + r_a) },   x' = x + r_a + r_move,
 
 has E[P_0] ≥ max over policies of E[u(x_T)], for every x at once. With the exact V both sides are equal on every path. A
 state beyond the tables is worth at most u(x + M) with M the largest mean to go, which has a bound of the same kind.
@@ -21,7 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from riskpath.mdp.grid_chance import cardinal, cells, nodes, price_stencil
+from riskpath.mdp.grid_backward import Progress
+from riskpath.mdp.grid_chance import Numbers, as_floats, cardinal, cells, nodes, price_stencil
 from riskpath.mdp.grid_form import Form
 from riskpath.mdp.grid_mean import MeanTables, axis_shares, best_mean, node_moves, path_means_after
 from riskpath.mdp.grid_rows import (
@@ -29,16 +30,15 @@ from riskpath.mdp.grid_rows import (
     Terms,
     Window,
     at_end,
+    bend,
     best,
     best_up,
+    by_mean,
     expected,
     finer,
     returns,
-    by_mean,
     shifted_up,
-    bend,
 )
-from riskpath.mdp.grid_backward import Progress
 from riskpath.mdp.grid_utility import KinkedUtility
 
 
@@ -55,7 +55,7 @@ class Axes(NamedTuple):
     """Every which position of the lattice it has."""
     window: Window
     """The returns x."""
-    count: int
+    points: int
     """The number of returns."""
 
     @property
@@ -71,7 +71,7 @@ class Tail(NamedTuple):
     """The axes."""
     utility: KinkedUtility
     """u."""
-    tables: tuple[Float[Array, "S C X"], ...]
+    tables: tuple[Float[Numbers, "S C X"], ...]
     """V_t for every time; the first entry is V_0 at the start, [1, 1, X]."""
     known: Float[np.ndarray, "n X"] | None
     """P_0 at the start for every path, if a bound was asked for."""
@@ -91,20 +91,20 @@ def solve_tail(
     progress: Progress | None = None,
 ) -> Tail:
     """Maximise the expected utility for all states and returns; with paths, bound it from above along them."""
-    axis = np.float32(axes.prices)
+    axis = as_floats(axes.prices)
     tables: list[Array] = []
     known = mean_known = mean_sign = None
     for time in reversed(range(form.problem.steps)):
         later = tables[-1] if tables else None
         if paths is not None and means is not None:
-            price, noise = (np.float32(x[:, time]) for x in paths)
+            price, noise = (as_floats(x[:, time]) for x in paths)
             mean = path_means_after(form, time, means, price, noise, mean_known)
             after = _path_after(form, axes, time, price, noise, later, known, mean_known, mean_sign, utility)
             if mean_known is None:
                 after = last_move(form, axes, time, price, utility, every=1)
             first, count = (form.start, 1) if time == 0 else (axes.first, axes.rows)
             chosen = form.decisions(time, price, first, count)
-            beyond = Beyond(mean.known, mean.estimate, np.int32(axes.first))
+            beyond = Beyond(mean.known, mean.estimate, axes.first)
             ends = chosen.ends if form.ends else None
             known = _best_up(after, chosen.position, chosen.reward, ends, axes.window, utility, beyond)
             all_chosen = form.decisions(time, price, 0, len(form.lattice))
@@ -118,26 +118,26 @@ def solve_tail(
 
 
 def after_table(
-    form: Form, axes: Axes, time: int, prices: Float[Array, " n"], later: Float[Array, "S C X"] | None, utility
-) -> Float[Array, "n Q X"]:
+    form: Form, axes: Axes, time: int, prices: Float[Numbers, " n"], later: Float[Numbers, "S C X"] | None, utility
+) -> Float[Numbers, "n Q X"]:
     """Return EV_t at some prices and at all positions of the lattice within the axes."""
     if later is None:
         return last_move(form, axes, time, prices, utility, axes.every)
-    axis = np.float32(axes.prices)
+    axis = as_floats(axes.prices)
     chance = nodes(node_count(form))
     following, payment = node_moves(form, time, prices, chance, _places(axes, len(prices), axes.every))
-    share = np.broadcast_to(np.float32(chance.weights), following.shape)
+    share = np.broadcast_to(as_floats(chance.weights), following.shape)
     return _finer(_sum(later, axis, following, payment, share, axes.window), axes.every)
 
 
 def last_move(
-    form: Form, axes: Axes, time: int, prices: Float[Array, " n"], utility: KinkedUtility, every: int
-) -> Float[Array, "n Q X"]:
+    form: Form, axes: Axes, time: int, prices: Float[Numbers, " n"], utility: KinkedUtility, every: int
+) -> Float[Numbers, "n Q X"]:
     """Return the expected utility of the last move."""
     means, probs = cells()
-    noise = np.broadcast_to(np.float32(means), (len(prices), len(means)))
+    noise = np.broadcast_to(as_floats(means), (len(prices), len(means)))
     payment = form.moves(time, prices, noise, _places(axes, len(prices), every))[1]
-    table = _at_end(payment, np.float32(probs), axes.window, utility, axes.count)
+    table = _at_end(payment, as_floats(probs), axes.window, utility, axes.points)
     return _finer(table, every)
 
 
@@ -146,7 +146,7 @@ def _places(axes: Axes, count: int, every: int) -> np.ndarray:
     return np.broadcast_to(places, (count, len(places)))
 
 
-def _before(form: Form, axes: Axes, time: int, prices: Array, after: Array, utility: KinkedUtility) -> Array:
+def _before(form: Form, axes: Axes, time: int, prices: Numbers, after: Numbers, utility: KinkedUtility) -> Array:
     """Return V_t; at the start for its position alone."""
     first, count, every = (axes.first, axes.positions, axes.every) if time else (form.start, 1, 1)
     chosen = form.decisions(time, prices, first, count, every)
@@ -158,11 +158,11 @@ def _path_after(form, axes, time, price, noise, later, known, mean_known, mean_s
     """Return P_{t+1} minus the penalty of the move, after the decision, on the window of this time."""
     if later is None:
         return None
-    axis = np.float32(axes.prices)
+    axis = as_floats(axes.prices)
     count = node_count(form)
     chance = nodes(count)
     following, payment = node_moves(form, time, price, chance, _places(axes, len(price), axes.every))
-    share = np.float32(chance.weights)[None, :] - cardinal(noise, count)
+    share = as_floats(chance.weights)[None, :] - cardinal(noise, count)
     penalty = _sum(later, axis, following, payment, share, axes.window)
     if payment is None:
         paid = np.zeros((len(price), axes.rows), np.float32)
