@@ -10,8 +10,14 @@ import pytest
 import riskpath as rp
 from riskpath.mdp.grid_chance import cardinal, cells, nodes, price_stencil
 from riskpath.mdp.grid_form import Form, form_of
-from riskpath.mdp.grid_market import MarketPolicy, bracket_mean
+from riskpath.mdp.grid_market import BROADCASTING, MarketPolicy, bracket_mean
 from riskpath.mdp.grid_rows import Window, bend, returns, shifted, shifted_up
+
+
+@pytest.fixture(autouse=True)
+def broadcasting():
+    with BROADCASTING():
+        yield
 
 
 @pytest.mark.parametrize("count", [9, 17, 33])

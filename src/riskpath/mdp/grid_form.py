@@ -88,7 +88,7 @@ class Form:
 
 @partial(jax.jit, static_argnums=0)
 def _decisions(form: Form, time: Numbers, prices: Numbers, positions: Numbers) -> Decisions:
-    def one(action: Numbers, price: Numbers, position: Numbers) -> tuple[Array, Array, Array]:
+    def one(action: Numbers, price: Numbers, position: Numbers) -> tuple[Any, Any, Any]:
         post, reward, ends = form.problem.after_decision(time, form.state(price, position), action)
         after = position if form.position is None else post[form.position]
         return after, reward * _present(form, time), ends
@@ -103,7 +103,7 @@ def _decisions(form: Form, time: Numbers, prices: Numbers, positions: Numbers) -
 def _decisions_at(form: Form, time: Numbers, prices: Numbers, places: Numbers) -> Decisions:
     positions = jnp.asarray(form.lattice, jnp.float32)[places]
 
-    def one(action: Numbers, price: Numbers, position: Numbers) -> tuple[Array, Array, Array]:
+    def one(action: Numbers, price: Numbers, position: Numbers) -> tuple[Any, Any, Any]:
         post, reward, ends = form.problem.after_decision(time, form.state(price, position), action)
         after = position if form.position is None else post[form.position]
         return after, reward * _present(form, time), ends
@@ -114,10 +114,10 @@ def _decisions_at(form: Form, time: Numbers, prices: Numbers, places: Numbers) -
 
 
 @partial(jax.jit, static_argnums=0)
-def _moves(form: Form, time: Numbers, prices: Numbers, noise: Numbers, places: Numbers) -> tuple[Array, Array]:
+def _moves(form: Form, time: Numbers, prices: Numbers, noise: Numbers, places: Numbers) -> tuple[Any, Any]:
     positions = jnp.asarray(form.lattice, jnp.float32)[places]
 
-    def one(price: Numbers, noise: Numbers, position: Numbers) -> tuple[Array, Array]:
+    def one(price: Numbers, noise: Numbers, position: Numbers) -> tuple[Any, Any]:
         following, reward = form.problem.after_move(time, form.state(price, position), noise)
         ending = form.problem.at_end(following) * jnp.float32(form.problem.discount)
         paid = reward + jnp.where(time == form.problem.steps - 1, ending, 0.0)
@@ -130,11 +130,11 @@ def _moves(form: Form, time: Numbers, prices: Numbers, noise: Numbers, places: N
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _paths(form: Form, count: int, key: Numbers) -> tuple[Array, Array]:
+def _paths(form: Form, count: int, key: Numbers) -> tuple[Any, Any]:
     noise = jax.random.normal(key, (form.problem.steps, count))
     position = jnp.float32(form.lattice[form.start])
 
-    def step(price: Numbers, this: tuple[Array, Array]) -> tuple[Array, Array]:
+    def step(price: Numbers, this: tuple[Array, Array]) -> tuple[Any, Any]:
         time, noise = this
         move = jax.vmap(lambda price, noise: form.problem.move(time, form.state(price, position), noise)[0])
         after = price if form.price is None else jnp.asarray(move(price, noise)[form.price], jnp.float32)

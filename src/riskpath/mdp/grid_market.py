@@ -7,8 +7,10 @@ finer, until the bracket is narrow enough or the time is over.
 
 import time as clock
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -24,6 +26,8 @@ from riskpath.mdp.grid_rows import Window, returns
 from riskpath.mdp.grid_tail import Axes, Tail, solve_tail
 from riskpath.mdp.grid_utility import KinkedUtility
 
+BROADCASTING = partial(jax.numpy_rank_promotion, "allow")
+"""The tables combine arrays of different ranks."""
 SCOUTS = 4096
 """The number of episodes that choose the axes."""
 MEAN_PATHS = 256
@@ -63,6 +67,10 @@ class MarketPolicy:
 
     def __call__(self, state: Any, memory: Any = None, reward: float = 0.0) -> tuple[Any, Any]:
         """Return the action for an observation; the memory is the time and the return so far."""
+        with BROADCASTING():
+            return self._act(state, memory, reward)
+
+    def _act(self, state: Any, memory: Any, reward: float) -> tuple[Any, Any]:
         problem = self.problem
         time, total = (0, 0.0) if memory is None else memory
         if memory is not None:
@@ -98,7 +106,8 @@ class MarketPolicy:
 
     def play(self, episodes: int, seed: int = 0) -> Played:
         """Return simulated episodes of the continuous problem."""
-        return play(self.form, self.means, self.tail, self.goal, episodes, seed)
+        with BROADCASTING():
+            return play(self.form, self.means, self.tail, self.goal, episodes, seed)
 
     @property
     def memory_bytes(self) -> int:

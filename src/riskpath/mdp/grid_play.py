@@ -6,12 +6,12 @@ sample has the same mean and hardly any variance.
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from riskpath.mdp.grid_chance import Numbers, as_floats, cardinal, cells, nodes, price_stencil
 from riskpath.mdp.grid_form import Form
@@ -123,7 +123,7 @@ def choose(
     price: Float[Numbers, " n"],
     place: Int[Numbers, " n"],
     x: Float[Numbers, " n"],
-) -> tuple[Array, Array, Array, Array, Array]:
+) -> tuple[Any, ...]:
     """Return action, position, reward and end of the best actions, and whether one was not available."""
     chosen = form.decisions_at(time, price, place)
     options = chosen.position, chosen.reward[..., 0], chosen.ends[..., 0]
@@ -140,7 +140,7 @@ def _utility_gain(utility, after, payments, probs, ends):
     return jnp.where(ends, utility_at(utility, after), expected)
 
 
-def _rows(axis: Numbers, price: Numbers) -> tuple[Array, Array]:
+def _rows(axis: Numbers, price: Numbers) -> tuple[Any, Any]:
     if len(axis) == 1:
         return jnp.zeros((*price.shape, 1), jnp.int32), jnp.ones((*price.shape, 1), jnp.float32)
     return price_stencil(axis, price)
@@ -156,7 +156,7 @@ def _choose_mean(axis, after, options, price):
     return _take(score, inside, reward, ends)
 
 
-def read_means(table: Numbers, row: Numbers, weight: Numbers, place: Numbers) -> Array:
+def read_means(table: Numbers, row: Numbers, weight: Numbers, place: Numbers) -> Any:
     """Read a table [S, L] at prices (rows and weights) and positions."""
     return sum(weight[..., corner] * table[row[..., corner], place] for corner in range(row.shape[-1]))
 
@@ -166,7 +166,7 @@ def _take(score, place, reward, ends):
     return best[0], *(jnp.take_along_axis(x, best, axis=0)[0] for x in (place, reward, ends))
 
 
-def read(table: Numbers, row: Numbers, weight: Numbers, place: Numbers, x: Numbers, window: Window) -> Array:
+def read(table: Numbers, row: Numbers, weight: Numbers, place: Numbers, x: Numbers, window: Window) -> Any:
     """Read a table [S, Q, X] at prices (rows and weights), rows of positions, and returns."""
     count = table.shape[-1]
     lower, rest = spots(window, count, x)

@@ -4,7 +4,7 @@ A table has the shape [n, Q, X]: n prices, Q positions, X returns x. The returns
 has its kink: x_k = scale · sinh(growth · k). A reward shifts a row.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -95,7 +95,7 @@ def shifted_up(
 def expected(table: Float[Numbers, "S Q X"], terms: Terms, window: Window) -> Float[Numbers, "n Q X"]:
     """Return the sum over the nodes."""
 
-    def add(total: Numbers, node: Terms) -> tuple[Array, None]:
+    def add(total: Numbers, node: Terms) -> tuple[Any, None]:
         rows = jnp.einsum("nc,ncqx->nqx", node.share, table[node.row], precision="highest")
         return total + shifted(rows, node.shift, window), None
 
@@ -110,7 +110,7 @@ def at_end(
     """Return the expected utility of the last move."""
     x = returns(window, count)
 
-    def add(total: Numbers, node: tuple[Array, Array]) -> tuple[Array, None]:
+    def add(total: Numbers, node: tuple[Array, Array]) -> tuple[Any, None]:
         prob, paid = node
         return total + prob * jnp.minimum(x + paid[..., None], 0.0), None
 
@@ -136,7 +136,7 @@ def best(
     """Return the value of the best action at R positions; `place` is a row of the table, others are refused."""
     x = returns(window, after.shape[-1])
 
-    def better(top: Numbers, option: tuple[Array, Array, Array | None]) -> tuple[Array, None]:
+    def better(top: Numbers, option: tuple[Array, Array, Array | None]) -> tuple[Any, None]:
         place, reward, ends = option
         rows = after[:, jnp.clip(place, 0, after.shape[1] - 1)]
         value = shifted(rows, reward, window)
@@ -163,7 +163,7 @@ def best_up(
     count = after.shape[-1]
     x, bent = returns(window, count), bend(after, window)
 
-    def better(top: Numbers, option: tuple[Array, Array, Array | None]) -> tuple[Array, None]:
+    def better(top: Numbers, option: tuple[Array, Array, Array | None]) -> tuple[Any, None]:
         place, reward, ends = option
         place = jnp.clip(place, 0, beyond.mean.shape[1] - 1)
         row = place - beyond.first

@@ -21,7 +21,7 @@ from riskpath.mdp.grid_backward import Pass, Progress, backward, mean_tables
 from riskpath.mdp.grid_form import Form, form_of, is_silent
 from riskpath.mdp.grid_greedy import greedy_tables, tie_width
 from riskpath.mdp.grid_layout import Layout, layout
-from riskpath.mdp.grid_market import Bracket, bracket_mean, bracket_tail
+from riskpath.mdp.grid_market import BROADCASTING, Bracket, bracket_mean, bracket_tail
 from riskpath.mdp.grid_memory import require_memory
 from riskpath.mdp.grid_other_measures import improve_utility
 from riskpath.mdp.grid_policy import GridPolicy
@@ -83,7 +83,8 @@ def solve_grid(
     form, parts = form_of(problem), mean_and_cvar(risk)
     wants_mean = parts is not None and (parts[0] == 0 or parts[1] == 1)  # all classes agree on the mean
     if isinstance(form, Form) and parts is not None and (wants_mean or policies == "adaptive"):
-        return _solve_market(form, risk, parts, policies, episodes, bound, seed, tolerance, progress)
+        with BROADCASTING():
+            return _solve_market(form, risk, parts, policies, episodes, bound, seed, tolerance, progress)
     if isinstance(form, Form):
         problem = _widened(form, seed)
     return _solve_plainly(problem, risk, policies, episodes, bound, seed, progress)
@@ -163,7 +164,8 @@ def _widened(form: Form, seed: int) -> GridProblem:
     """Return the problem with positions as wide as the mean-optimal policy needs, for the plain solver."""
     problem = form.problem
     if form.position is not None and problem.endless:
-        positions = bracket_mean(form, SCOUTS, seed, bound=False).played.positions
+        with BROADCASTING():
+            positions = bracket_mean(form, SCOUTS, seed, bound=False).played.positions
         first, last = (int(x) for x in np.quantile(positions, [0.0005, 0.9995]))
         name = list(problem.axes)[form.position]
         first, last = min(first, form.start - 1), max(last, form.start + 1)
