@@ -95,7 +95,7 @@ def _cubic_place(xp: Any, place: Any, count: int) -> tuple[Any, Any]:
     """Return the first of the four nodes around each place, and the place relative to it."""
     place = xp.clip(place, 0.0, count - 1.0)
     first = xp.clip(xp.floor(place) - 1, 0, count - 4).astype(xp.int32)
-    return first, place - first
+    return first, place - first.astype(place.dtype)
 
 
 def _lagrange(local: Any) -> tuple[Any, Any, Any, Any]:

@@ -181,9 +181,7 @@ def best_up(
     return jax.lax.scan(better, worst, (place, reward, ends))[0]  # pyright: ignore[reportArgumentType]
 
 
-def by_mean(
-    utility: KinkedUtility, x: Float[Numbers, "*m"], mean: Float[Numbers, "*m"], estimate: Float[Numbers, "*m"]
-) -> Float[Numbers, "*m"]:
+def by_mean(utility: KinkedUtility, x: Numbers, mean: Numbers, estimate: Numbers) -> Numbers:
     """Return a tangent of u at x + the estimated mean to go; its expectation is at least u(x + mean to go)."""
     return (utility.slope + jnp.where(x + estimate < 0, utility.tail, 0.0)) * (x + mean)
 
