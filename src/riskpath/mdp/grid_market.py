@@ -247,7 +247,7 @@ def upper_of(goals: Float[np.ndarray, " X"], known: Float[np.ndarray, "n X"]) ->
     best = int(values.argmax())
     near = values[max(0, best - 1) : best + 2]
     lift = max(0.0, 2 * near.max() - near[0] - near[-1]) / 8 if len(near) == 3 else 0.0
-    return float(values[best]) + lift, _error(known[:, best])
+    return float(values[best] + lift), _error(known[:, best])
 
 
 def choose_axes(form: Form, means: MeanTables, played: list[Played], count: int) -> Axes:
@@ -263,7 +263,9 @@ def choose_axes(form: Form, means: MeanTables, played: list[Played], count: int)
     lots = len(form.lattice)
     first, last = (int(x) for x in np.quantile(played[-1].positions, [0.0001, 0.9999]))
     if form.problem.endless:
+        usual = np.quantile(played[0].positions, [0.02, 0.98])  # a policy that hardly trades says too little
         first, last = (round(form.start + MARGIN * (end - form.start)) for end in (first - 2, last + 2))
+        first, last = min(first, int(usual[0])), max(last, int(usual[1]))
         first, last = max(0, first), min(lots - 1, last)
     else:
         first, last = 0, lots - 1
