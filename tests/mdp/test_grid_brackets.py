@@ -119,15 +119,15 @@ def test_the_mean_of_trading_is_bracketed_over_all_inventories():
 
 
 def test_cvar_of_trading_is_bracketed_and_no_rule_is_above():
-    form = trading(5, penalty=0.05)
-    solution = rp.solve_grid(form.problem, "cvar:0.5", episodes=4096, tolerance=0.99)
+    form = trading(3, penalty=0.05)
+    solution = rp.solve_grid(form.problem, "cvar:0.5", episodes=1024, tolerance=0.99)
     assert isinstance(solution.policy, MarketPolicy)
     assert solution.upper is not None
     assert solution.upper_interval is not None
     assert solution.interval[0] <= solution.upper_interval[1]
     assert solution.upper - solution.lower < 0.15
     assert set(solution.touched) == {"price", "inventory"}
-    plain = rp.CVaR(0.5).value(np.sort(solution.policy.simulate(20_000, 9)))
+    plain = rp.CVaR(0.5).value(np.sort(solution.policy.simulate(4_000, 9)))
     assert plain == pytest.approx(solution.lower, abs=0.03)
     action, memory = solution.policy([1.0, 0.0, 0.0])
     assert (action, memory) == (2, (0, 0.0))  # at the mean price nothing is traded
