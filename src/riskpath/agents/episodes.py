@@ -5,6 +5,7 @@ multiplied by a power of two, every number that an agent computes is multiplied 
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
@@ -222,4 +223,6 @@ class Units(eqx.Module):
         known, mean = episodes.count > 0, episodes.mean
         low = jnp.where(known, jnp.maximum(episodes.low, mean - FAR_OFF * unit), -unit)
         high = jnp.where(known, jnp.minimum(episodes.high, mean + FAR_OFF * unit), unit)
-        return Units(unit, mean, low, high, episodes.path)
+        # A part of the path that no step falls into, in a short episode, is as the one before.
+        filled = jax.lax.cummax(jnp.where(episodes.visits > 0, jnp.arange(PATH, dtype=jnp.int32), 0))
+        return Units(unit, mean, low, high, episodes.path[filled])

@@ -182,8 +182,9 @@ def look_ahead(agent: Agent, state: AgentState, segment: Segment, best: Int[Arra
     steps, count, discount = segment.steps, len(segment.valid), agent.discount
     over = steps.terminated | steps.truncated
     most = jnp.ceil(count * (1.0 - agent.training.progress(state.gradient_steps)))
-    same = (steps.action[1:] == best[:-1]).reshape(count - 1, -1).all(axis=1)
-    follows = ~over[:-1] & segment.valid[1:] & same & (jnp.arange(1, count, dtype=jnp.float32) < most)
+    same = (steps.action[1:] == best[:-1]).all(axis=tuple(range(1, best.ndim)))
+    goes_on = steps.time[1:] == steps.time[:-1] + 1  # a run on the host that goes on has left episodes unfinished
+    follows = ~over[:-1] & segment.valid[1:] & goes_on & same & (jnp.arange(1, count, dtype=jnp.float32) < most)
     included = jnp.concatenate([jnp.ones((1,), bool), jnp.cumprod(follows.astype(jnp.int32)).astype(bool)])
     last = jnp.sum(included.astype(jnp.int32)) - 1
     powers = jnp.asarray(discount, jnp.float32) ** jnp.arange(count + 1, dtype=jnp.float32)
@@ -204,7 +205,8 @@ def within_returns(
     units = Units.of(state.episodes, 1.0 / scale)
     margin = MARGIN * units.spread
     last = jax.tree.map(lambda x: x[ahead.last], segment.steps)
-    weight = power(agent.discount, last.time + 1)
+    weight = jnp.maximum(power(agent.discount, last.time + 1), 1e-30)
     low, high = units.low - margin - last.return_so_far, units.high + margin - last.return_so_far
     known = (state.episodes.count > 0) & agent.ends_at_limit
-    return jnp.where(known, jnp.clip(future, scale * low / weight, scale * high / weight), future)
+    lowest, highest = jnp.minimum(scale * low / weight, 0.0), jnp.maximum(scale * high / weight, 0.0)
+    return jnp.where(known, jnp.clip(future, lowest, highest), future)

@@ -97,6 +97,7 @@ class AmericanPut(MarketProblem):
         drift = (float(self.mu) - float(self.sigma) ** 2 / 2) * float(self.years)
         start = float(self.start_price)
         low, high = start * np.exp(min(drift, 0.0) - 4.5 * spread), start * np.exp(max(drift, 0.0) + 4.5 * spread)
+        low = min(low, 0.5 * float(self.strike))
         below = np.geomspace(low, float(self.strike), points_at(241, resolution))  # the strike is a point of the grid
         above = np.geomspace(float(self.strike), max(high, 1.5 * float(self.strike)), points_at(81, resolution))
         return GridProblem(

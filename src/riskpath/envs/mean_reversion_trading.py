@@ -131,7 +131,7 @@ class MeanReversionTrading(MarketProblem):
         actions = amounts(-largest, largest, count)
         return GridProblem(
             axes={
-                "price": float(self.theta) + np.linspace(-reach, reach, points_at(67, resolution)),
+                "price": float(self.theta) + np.linspace(-reach, reach, points_at(33, resolution)),
                 "inventory": unit * np.arange(-lots, lots + 1),
             },
             actions=actions,
@@ -140,6 +140,9 @@ class MeanReversionTrading(MarketProblem):
             noise=normal_noise(64),
             decide=self.decide,
             move=self.move,
+            potential=lambda time, state: state[0] * state[1],  # the inventory at the current price
+            endless=("inventory",),
+            all_actions=not self.continuous,
             discount=discount,
             return_points=points_at(601, resolution),
             action_labels=(actions / largest)[:, None].astype(np.float32) if self.continuous else None,

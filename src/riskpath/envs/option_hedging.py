@@ -141,6 +141,7 @@ class OptionHedging(MarketProblem):
             decide=self.decide,
             move=self.move,
             potential=lambda time, state: -self.option_price(time, state[0]),
+            all_actions=not self.continuous,
             discount=discount,
             return_points=points_at(401, resolution),
             action_labels=(2 * hedges - 1)[:, None].astype(np.float32) if self.continuous else None,

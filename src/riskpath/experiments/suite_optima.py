@@ -9,6 +9,7 @@ once, so an interrupted run goes on where it was.
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +46,27 @@ PROBLEMS: dict[str, Callable[[], Any]] = {
     "OptionHedging": envs.OptionHedging,
 }
 """The problems, in the order of the tables."""
+LONG: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
+    **{
+        f"MeanReversionTrading {steps}": (
+            partial(envs.MeanReversionTrading, steps=steps),
+            ("mean", "cvar:0.25", "cvar:0.5"),
+        )
+        for steps in (40, 160, 640)
+    },
+    **{
+        f"OptionHedging {steps}": (partial(envs.OptionHedging, steps=steps), ("mean", "cvar:0.1", "cvar:0.5"))
+        for steps in (10, 60, 250)
+    },
+}
+"""Longer versions with the measures that have a bound; they have a key of their own, `long`."""
 QUICK = ("ThreeState", "Liquidation")
 """The problems of a quick run."""
 
 
 def parts(quick: bool) -> list[str]:
     """Return the names of the problems."""
-    return list(QUICK if quick else PROBLEMS)
+    return list(QUICK) if quick else [*PROBLEMS, *LONG]
 
 
 def reproduce(
@@ -61,12 +76,12 @@ def reproduce(
     command = f"riskpath reproduce suite-optima{' --quick' if quick else ''}"
     path = out / FILE
     result = earlier(path, command)
-    done = {record["problem"] for record in result["records"]}
+    done = {record["problem"] for record in (*result["records"], *result.get("long", []))}
     began, before = time.perf_counter(), result["seconds"]
     for name in parts(quick):
         if name not in done and only in name:
-            record = solve_problem(name)
-            result["records"].append(record)
+            record = solve_long(name) if name in LONG else solve_problem(name)
+            (result.setdefault("long", []) if name in LONG else result["records"]).append(record)
             result |= header(command, before + time.perf_counter() - began)
             write_json(path, result)
             show(f"{name}: {record['seconds']:.1f} s")
@@ -98,6 +113,15 @@ def solve_problem(name: str) -> dict[str, Any]:
     }
 
 
+def solve_long(name: str) -> dict[str, Any]:
+    """Return the brackets of a longer version of a problem."""
+    began = time.perf_counter()
+    build, risks = LONG[name]
+    problem = as_grid_problem(build())
+    cells = [_cell(problem, risk, "adaptive", {"policies": "adaptive"})[0] for risk in risks]
+    return {"problem": name, "size": repr(problem), "cells": cells, "seconds": round(time.perf_counter() - began, 1)}
+
+
 def _classes(problem: FiniteMDP | GridProblem, risk: str) -> dict[str, dict[str, Any]]:
     """Return the classes of policies that apply, with the arguments of `solve`."""
     classes: dict[str, dict[str, Any]] = {"markov": {"policies": "markov"}, "adaptive": {"policies": "adaptive"}}
@@ -121,6 +145,7 @@ def _cell(problem: Any, risk: str, policies: str, options: dict[str, Any]) -> tu
     if isinstance(solution, GridSolution):
         cell |= {"value": solution.lower, "interval": list(solution.interval)}
         cell |= {"upper": solution.upper, "upper_kind": solution.upper_kind}
+        cell |= {"upper_interval": solution.upper_interval, "touched": solution.touched}
     elif solution.bounds is not None:
         cell["upper"] = solution.bounds[1]
     return {**cell, "seconds": round(time.perf_counter() - began, 2)}, solution.law

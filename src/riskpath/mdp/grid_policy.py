@@ -77,7 +77,7 @@ class GridPolicy:
             time += 1
         if time >= self.problem.steps:
             raise RiskpathError(f"an episode of {self.problem.name} has {self.problem.steps} steps, it needs reset")
-        place = tuple(jnp.float32(x) for x in self._read(state))
+        place = tuple(jnp.float32(x) for x in read_observation(self.problem, state))
         number = _choose(self.problem, jnp.int32(time), self.guide(time), place, jnp.float32(total - self.goal))
         return self.problem.label(int(number)), (time, total)
 
@@ -118,16 +118,6 @@ class GridPolicy:
             paths.append(np.stack([np.asarray(total, np.float64) for total in path], axis=1))
         return np.concatenate(totals)[:episodes], np.concatenate(paths)[:episodes]
 
-    def _read(self, observation: Any) -> list[float]:
-        count = len(self.problem.axes)
-        with in_one_line(f"a policy of {self.problem.name} cannot read the observation {short_repr(observation)}"):
-            if self.problem.read_state is not None:
-                return [float(x) for x in self.problem.read_state(observation)]
-            entries = np.ravel(observation)
-            if entries.size < count:
-                raise RiskpathError(f"an observation needs {count} entries, got {entries.size}")
-            return [float(x) for x in entries[:count]]
-
     @cached_property
     def memory_bytes(self) -> int:
         """The memory of the tables."""
@@ -137,6 +127,18 @@ class GridPolicy:
     def __repr__(self) -> str:
         kind = "markov" if self.expected is None else f"adaptive, goal {self.goal:.6g}"
         return f"<GridPolicy of {self.problem.name}: {kind}>"
+
+
+def read_observation(problem: GridProblem, observation: Any) -> list[float]:
+    """Return the coordinates of an observation."""
+    count = len(problem.axes)
+    with in_one_line(f"a policy of {problem.name} cannot read the observation {short_repr(observation)}"):
+        if problem.read_state is not None:
+            return [float(x) for x in problem.read_state(observation)]
+        entries = np.ravel(observation)
+        if entries.size < count:
+            raise RiskpathError(f"an observation needs {count} entries, got {entries.size}")
+        return [float(x) for x in entries[:count]]
 
 
 def act(

@@ -101,6 +101,10 @@ class GridProblem:
     """(time, state) → a rough value of the return to go, for example a price; None stands for 0.
 
     It changes no result, but what a table has to hold: the difference from this value, which is smoother."""
+    endless: Sequence[str] = ()
+    """The axes that only show the spacing of a coordinate: the solver may continue them beyond both ends."""
+    all_actions: bool = True
+    """Whether `actions` are all actions that there are; False if they are points of a range of actions."""
     discount: float = 1.0
     """γ; the reward of `finish` is discounted by γ^steps."""
     return_points: int = 1001

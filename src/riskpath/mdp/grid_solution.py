@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from riskpath.mdp.grid_market import MarketPolicy
 from riskpath.mdp.grid_memory import in_units
 from riskpath.mdp.grid_policy import GridPolicy
 from riskpath.mdp.grid_problem import GridProblem
@@ -67,22 +68,27 @@ class GridSolution:
     policies: str
     """The class of policies."""
     value: float
-    """The value on the grid; the simulated value where the recursion has none (per-step greedy, utility iteration)."""
+    """The exact value where the grid is exact or bounded by rounding; otherwise `lower`."""
     lower: float
-    """β of simulated returns of `policy` in the continuous problem: what the policy is worth."""
+    """What `policy` is worth in the continuous problem, simulated."""
     interval: tuple[float, float]
     """A 95% interval of `lower`."""
     upper: float | None
-    """An upper bound or an estimate of the optimum of this class; None if there is none. An estimate is at least
-    `lower`."""
+    """An upper bound of the optimum of this class; None if none is known."""
     upper_kind: str
-    """How `upper` was found: "exact grid", "consistent rounding", "extrapolated estimate" or "none"."""
+    """Why `upper` is a bound: "exact grid", "consistent rounding", "information relaxation"; "none" without one."""
     law: Law
     """The law of the simulated returns, thinned."""
-    policy: GridPolicy = field(repr=False)
+    policy: GridPolicy | MarketPolicy = field(repr=False)
     """The policy."""
     report: str
-    """How the solver ended, in one line."""
+    """How the solver ended, in one line; where the bracket is wide, what a narrower one needs."""
+    upper_interval: tuple[float, float] | None = None
+    """A 95% interval of `upper` if it is an average over paths."""
+    estimate: float | None = None
+    """The value on the grid where it is no bound: an estimate of the optimum."""
+    touched: dict[str, float] = field(default_factory=dict)
+    """For each axis the share of episodes of `policy` that reach one of its ends."""
     cells: int = 0
     """The number of cells of the grid."""
     memory_bytes: int = 0
@@ -90,7 +96,7 @@ class GridSolution:
     episodes: int = 0
     """The number of simulated episodes."""
     details: dict[str, Any] = field(default_factory=dict, repr=False)
-    """Further numbers of one solver, such as `coarse_value`."""
+    """Further numbers of one solver."""
 
     @property
     def optimal(self) -> bool:
@@ -104,8 +110,10 @@ class GridSolution:
 
     @property
     def bracket(self) -> float | None:
-        """`upper` minus the lower end of `interval`, or None without an upper bound."""
-        return None if self.upper is None else self.upper - self.interval[0]
+        """The upper end of `upper` minus the lower end of `interval`, or None without an upper bound."""
+        if self.upper is None:
+            return None
+        return (self.upper if self.upper_interval is None else self.upper_interval[1]) - self.interval[0]
 
     def describe(self) -> str:
         """Return the value, its bounds and the law of the return as a few lines of text."""
@@ -113,7 +121,12 @@ class GridSolution:
         lines = [f"{self.risk} of the whole return, {self.policies} policies: {self.value:.6g} ({self.report})"]
         lines += [f"  lower: {self.lower:.6g}, simulated in {self.episodes:,} episodes, 95% in [{low:.6g}, {high:.6g}]"]
         if self.upper is not None:
-            lines += [f"  upper: {self.upper:.6g}, {self.upper_kind}"]
+            lines += [f"  upper: {self.upper:.6g}, {self.upper_kind}" + _in_brackets(self.upper_interval)]
+        elif self.estimate is not None:
+            lines += [f"  no upper bound; the value on the grid is {self.estimate:.6g}, an estimate"]
+        if self.touched:
+            shares = ", ".join(f"{name} {share:.2g}" for name, share in self.touched.items())
+            lines += [f"  episodes that reach an end of an axis: {shares}"]
         size = f"{self.cells:,} cells × {self.problem.steps} steps × {len(self.problem.actions)} actions"
         lines += [f"  grid: {size}, {in_units(self.memory_bytes)}"]
         levels = ", ".join(f"{100 * q:g}%: {self.law.quantile(q):.4g}" for q in (0.05, 0.25, 0.5, 0.75, 0.95))
@@ -134,6 +147,9 @@ class GridSolution:
             "interval": list(self.interval),
             "upper": self.upper,
             "upper_kind": self.upper_kind,
+            "upper_interval": None if self.upper_interval is None else list(self.upper_interval),
+            "estimate": self.estimate,
+            "touched": self.touched,
             "report": self.report,
             "goal": self.goal,
             "mean": self.law.mean,
@@ -143,6 +159,10 @@ class GridSolution:
             "law": {"atoms": self.law.atoms.tolist(), "probs": self.law.probs.tolist()},
             **{key: value for key, value in self.details.items() if isinstance(value, (int, float, str))},
         }
+
+
+def _in_brackets(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f", 95% in [{interval[0]:.6g}, {interval[1]:.6g}]"
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,11 +4,13 @@ One backward pass over (state, x), with x the return so far minus the threshold 
 
     CVaR*_η = max_b {b + V_0(s₀, −b)/η}.
 
-The simulated return of the policy in the continuous problem is a lower bound, up to its interval. Rounding every return
-up gives an upper bound if states and chance fall on the grid exactly; otherwise a second pass on a grid of half the
-resolution gives an estimate of the limit. The range of returns is found by simulating the mean-optimal policy.
+`lower` is the simulated return of the policy in the continuous problem. `upper` is a bound, or None: where a price
+moves by chance alone and positions stay on a lattice, `grid_market` bounds the mean, CVaR and their mixtures by an
+information relaxation; where states and chance fall on the grid exactly, the value is exact or rounding every return
+up bounds it.
 """
 
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,13 +18,15 @@ import numpy as np
 from riskpath.errors import RiskpathError
 from riskpath.mdp.frontier import LEVELS, Frontier, check_levels
 from riskpath.mdp.grid_backward import Pass, Progress, backward, mean_tables
+from riskpath.mdp.grid_form import Form, form_of, is_silent
 from riskpath.mdp.grid_greedy import greedy_tables, tie_width
 from riskpath.mdp.grid_layout import Layout, layout
+from riskpath.mdp.grid_market import BROADCASTING, Bracket, bracket_mean, bracket_tail
 from riskpath.mdp.grid_memory import require_memory
 from riskpath.mdp.grid_other_measures import improve_utility
 from riskpath.mdp.grid_policy import GridPolicy
 from riskpath.mdp.grid_problem import GridProblem
-from riskpath.mdp.grid_solution import GridOptima, GridSolution, measured
+from riskpath.mdp.grid_solution import GridOptima, GridSolution, measured, thinned
 from riskpath.mdp.grid_utility import SHORTFALL, KinkedUtility, ReturnAxis
 from riskpath.risk.compose import as_risk, mean_and_cvar
 from riskpath.risk.measures import RiskMeasure
@@ -33,8 +37,12 @@ EPISODES = 200_000
 """The number of simulated episodes behind a lower bound."""
 SCOUTS = 20_000
 """The number of episodes of the mean-optimal policy that find the range of returns."""
-ESTIMATE = "extrapolated estimate"
-"""The kind of an upper value that is no bound: value + (value − value at half resolution)/3, at least the value."""
+PLAYED = 16_384
+"""The largest number of episodes where a control variate makes more of them needless."""
+RELAXATION = "information relaxation"
+"""The kind of an upper bound: a decision maker who knows the path of the price and pays a penalty for it."""
+TOLERANCE = 0.01
+"""The accepted width of a bracket, as a share of the difference between the best and the mean-optimal policy."""
 WIDER = 0.1
 """The share by which the range of returns is widened at both ends."""
 
@@ -47,6 +55,7 @@ def solve_grid(
     episodes: int = EPISODES,
     bound: bool = True,
     seed: int = 0,
+    tolerance: float = TOLERANCE,
     progress: Progress | None = None,
 ) -> GridSolution:
     """Return the best policy of a class on a grid, with bounds of its value.
@@ -58,9 +67,11 @@ def solve_grid(
         problem: The problem and its grid, for example `rp.make("AmericanPut").grid_problem()`.
         risk: A measure or a text such as "cvar:0.1".
         policies: The class of policies.
-        episodes: Simulated episodes behind `lower`.
-        bound: Whether to compute `upper`, which needs a second pass.
+        episodes: Simulated episodes behind `lower`; fewer where a control variate removes nearly all of their variance.
+        bound: Whether to compute `upper`.
         seed: Seed of the simulations.
+        tolerance: The solver refines its axes until the bracket is this share of the difference between the best and
+            the mean-optimal policy, or until a minute has passed.
         progress: Called as progress(step, total) after every step of a pass.
     """
     _require_problem(problem)
@@ -69,40 +80,139 @@ def solve_grid(
         raise RiskpathError(f"policies on a grid must be one of {accepted}, got {policies!r}")
     require_counts(2, episodes=episodes)
     risk = as_risk(risk)
+    form, parts = form_of(problem), mean_and_cvar(risk)
+    wants_mean = parts is not None and (parts[0] == 0 or parts[1] == 1)  # all classes agree on the mean
+    if isinstance(form, Form) and parts is not None and (wants_mean or policies == "adaptive"):
+        with BROADCASTING():
+            return _solve_market(form, risk, parts, policies, episodes, bound, seed, tolerance, progress)
+    if isinstance(form, Form):
+        problem = _widened(form, seed)
+    return _solve_plainly(problem, risk, policies, episodes, bound, seed, progress)
+
+
+def _solve_market(
+    form: Form,
+    risk: RiskMeasure,
+    parts: tuple[float, float],
+    policies: str,
+    episodes: int,
+    bound: bool,
+    seed: int,
+    tolerance: float,
+    progress: Progress | None,
+) -> GridSolution:
+    """Return the best policy where the price is exogenous and positions lie on a lattice."""
+    played = min(episodes, PLAYED)
+    bound = bound and form.problem.all_actions
+    found = bracket_mean(form, played, seed, bound=bound)
+    report = "mean-optimal"
+    if parts[0] > 0 and parts[1] < 1:
+        mean_value = float(risk.value(np.sort(found.played.returns)))
+        found = bracket_tail(
+            form,
+            _utility(*parts),
+            found,
+            mean_value,
+            episodes=played,
+            seed=seed,
+            tolerance=tolerance,
+            bound=bound,
+            progress=progress,
+        )
+        report = "best threshold"
+    reason = RELAXATION if found.upper is not None else "none"
+    if not form.problem.all_actions:
+        report += ", no bound for actions between those of the grid"
+    return GridSolution(
+        problem=form.problem,
+        risk=risk,
+        policies=policies,
+        value=found.lower,
+        lower=found.lower,
+        interval=_interval(found.lower, found.lower_error),
+        upper=found.upper,
+        upper_kind=reason,
+        upper_interval=None if found.upper is None else _interval(found.upper, found.upper_error),
+        law=thinned(np.sort(found.played.returns)),
+        policy=found.policy,
+        report=f"{report}; {found.needs}" if found.needs else report,
+        cells=found.cells,
+        memory_bytes=found.policy.memory_bytes,
+        episodes=played,
+        touched=_touched(form, found),
+    )
+
+
+def _touched(form: Form, found: Bracket) -> dict[str, float]:
+    """Return for the axes that an episode can leave how often one reaches their ends."""
+    names = list(form.problem.axes)
+    touched = {}
+    if form.price is not None:
+        axis = form.problem.axes[names[form.price]]
+        prices = form.paths(SCOUTS, 0)[0]
+        touched[names[form.price]] = float(((prices <= axis[0]) | (prices >= axis[-1])).any(axis=1).mean())
+    if form.position is not None:
+        touched[names[form.position]] = found.touched
+    return touched
+
+
+def _interval(value: float, error: float) -> tuple[float, float]:
+    return value - 1.96 * error, value + 1.96 * error
+
+
+def _widened(form: Form, seed: int) -> GridProblem:
+    """Return the problem with positions as wide as the mean-optimal policy needs, for the plain solver."""
+    problem = form.problem
+    if form.position is not None and problem.endless:
+        with BROADCASTING():
+            positions = bracket_mean(form, SCOUTS, seed, bound=False).played.positions
+        first, last = (int(x) for x in np.quantile(positions, [0.0005, 0.9995]))
+        name = list(problem.axes)[form.position]
+        first, last = min(first, form.start - 1), max(last, form.start + 1)
+        problem = problem.on_grid({**problem.axes, name: form.lattice[first : last + 1]})
+    bare = replace(problem, potential=None)
+    return bare if is_silent(bare) else problem  # moves that pay nothing are a matrix product
+
+
+def _solve_plainly(
+    problem: GridProblem,
+    risk: RiskMeasure,
+    policies: str,
+    episodes: int,
+    bound: bool,
+    seed: int,
+    progress: Progress | None,
+) -> GridSolution:
+    """Return the best policy by a pass over one grid; `upper` only where nothing is interpolated."""
     require_memory(problem)
     plan = layout(problem)
     base, best_mean = mean_tables(plan)
     mean_policy = GridPolicy(problem, base)
     parts = mean_and_cvar(risk)
-    value, upper, kind, details = None, None, "none", {}
+    value, upper, kind = None, None, "none"
+    axis = returns_axis(plan, mean_policy)
     if parts is not None and (parts[0] == 0 or parts[1] == 1):  # per-step and adaptive policies agree on the mean
         policy, value, report = mean_policy, best_mean, "mean-optimal"
-        axis = returns_axis(plan, mean_policy)
-        if bound:
-            upper, kind, details = _upper_mean(plan, axis, value)
+        if bound and _on_points(plan):
+            upper, kind = value, "exact grid"
     elif policies == "markov":
-        axis = returns_axis(plan, mean_policy)
         policy = GridPolicy(problem, greedy_tables(plan, axis, risk, progress=progress), slack=tie_width(axis))
         report = "per-step greedy"
     elif parts is None:
-        axis = returns_axis(plan, mean_policy)
         policy = improve_utility(plan, risk, mean_policy, axis, seed=seed, progress=progress)
         report = "utility iteration, best known"
     else:
-        axis = returns_axis(plan, mean_policy)
         result = backward(plan, axis, _utility(*parts), progress=progress)
         value, goal = best_goal(plan, result)
         policy, report = GridPolicy(problem, base, result, goal), "best threshold on the grid"
-        if bound:
-            upper, kind, details = _upper_tail(plan, axis, parts, value, progress)
+        if bound and _on_points(plan):
+            upper, kind = _upper_on_points(plan, axis, parts, value, progress)
     simulated = measured(policy.simulate(episodes, seed + 1), risk)
-    if upper is not None and kind == ESTIMATE:  # where sampling errors exceed those of the grid
-        upper = max(upper, simulated.value)
     return GridSolution(
         problem=problem,
         risk=risk,
         policies=policies,
-        value=simulated.value if value is None else value,
+        value=simulated.value if value is None or upper is None else value,
         lower=simulated.value,
         interval=simulated.interval,
         upper=upper,
@@ -110,10 +220,10 @@ def solve_grid(
         law=simulated.law,
         policy=policy,
         report=report,
+        estimate=value if upper is None else None,
         cells=int(np.prod(problem.shape)) * axis.count,
         memory_bytes=policy.memory_bytes,
         episodes=episodes,
-        details=details,
     )
 
 
@@ -124,6 +234,9 @@ def grid_frontier(
     _require_problem(problem)
     require_counts(2, episodes=episodes)
     chosen = check_levels(levels)
+    form = form_of(problem)
+    if isinstance(form, Form):
+        problem = _widened(form, 0)
     require_memory(problem)
     plan = layout(problem)
     base, best_mean = mean_tables(plan)
@@ -167,39 +280,20 @@ def _utility(weight: float, eta: float) -> KinkedUtility:
     return KinkedUtility(1 - weight, weight / eta)
 
 
-def _upper_tail(
+def _on_points(plan: Layout) -> bool:
+    """Tell whether all states and all chance fall on points of the grid."""
+    return plan.problem.noise.draw is None and not any(plan.decide_between + plan.move_between)
+
+
+def _upper_on_points(
     plan: Layout, axis: ReturnAxis, parts: tuple[float, float], value: float, progress: Progress | None
-) -> tuple[float, str, dict[str, float]]:
-    """Return an upper bound of the optimum, or an estimate, and how it was found."""
-    utility = _utility(*parts)
-    if plan.problem.noise.draw is None and not any(plan.decide_between + plan.move_between):
-        if plan.unit is not None and abs(plan.unit / axis.step - round(plan.unit / axis.step)) < 1e-6:
-            return value, "exact grid", {}
-        rounded = backward(plan, axis, utility, round_up=True, progress=progress)
-        # a threshold between two points is worth at most the upper one with the utility of the lower one
-        return best_goal(plan, rounded)[0] + float(axis.step), "consistent rounding", {}
-    coarse = layout(_half(plan))
-    rough = ReturnAxis(axis.low, 2 * axis.step, -(-axis.count // 2))
-    coarse_value, _ = best_goal(coarse, backward(coarse, rough, utility, progress=progress))
-    return max(value, value + (value - coarse_value) / 3), ESTIMATE, {"coarse_value": coarse_value}
-
-
-def _upper_mean(plan: Layout, axis: ReturnAxis, value: float) -> tuple[float, str, dict[str, float]]:
-    """Return an upper bound or an estimate of the largest mean, which needs no grid of returns."""
-    if plan.problem.noise.draw is None and not any(plan.decide_between + plan.move_between):
-        return value, "exact grid", {}
-    _, coarse_value = mean_tables(layout(_half(plan)))
-    return max(value, value + (value - coarse_value) / 3), ESTIMATE, {"coarse_value": coarse_value}
-
-
-def _half(plan: Layout) -> GridProblem:
-    """Return the problem with every second point of the axes that are interpolated."""
-    axes = {}
-    for number, (name, points) in enumerate(plan.problem.axes.items()):
-        between = plan.decide_between[number] or plan.move_between[number]
-        halved = np.append(points[:-1:2], points[-1])
-        axes[name] = halved if between and len(points) >= 5 else points
-    return plan.problem.on_grid(axes)
+) -> tuple[float, str]:
+    """Return an upper bound of the optimum where nothing but returns is rounded, and how it was found."""
+    if plan.unit is not None and abs(plan.unit / axis.step - round(plan.unit / axis.step)) < 1e-6:
+        return value, "exact grid"
+    rounded = backward(plan, axis, _utility(*parts), round_up=True, progress=progress)
+    # a threshold between two points is worth at most the upper one with the utility of the lower one
+    return best_goal(plan, rounded)[0] + float(axis.step), "consistent rounding"
 
 
 def _require_problem(problem: GridProblem) -> None:

@@ -81,7 +81,7 @@ def solve(
             raise RiskpathError(
                 f"{kind} needs a finite problem; on a grid there are {', '.join(get_args(GridPolicies))}"
             )
-        return solve_grid(grid, risk, policies, progress=progress)  # pyright: ignore[reportArgumentType]
+        return solve_grid(grid, risk, policies, tolerance=tolerance, progress=progress)  # pyright: ignore[reportArgumentType]
     mdp = as_finite_mdp(problem)
     require_exact_steps(mdp.max_episode_steps)
     if policies == "markov":

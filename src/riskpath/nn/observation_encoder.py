@@ -189,7 +189,7 @@ def _waves_of(spec: EnvSpec, entries: int, waves: int) -> tuple[int, ...]:
     if entries > FEW_ENTRIES:
         return ()
     levels = spec.observation_levels or (0,) * entries
-    counts = tuple(min(level - 2, MOST_WAVES) if level > 1 else 0 if level else waves for level in levels)
+    counts = tuple(min(level - 2 + level % 2, MOST_WAVES) if level > 1 else 0 if level else waves for level in levels)
     return counts if any(counts) else ()
 
 

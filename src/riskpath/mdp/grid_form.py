@@ -1,0 +1,265 @@
+"""The form of a problem that a bound needs: an exogenous price, a position on a lattice, and nothing else.
+
+The price moves by chance alone, wherever the position is. A decision moves the position, always on the points of a
+lattice, wherever the price is. Either coordinate may be missing. Along one path of the noise such a problem is a
+deterministic one over (position, return so far), which `grid_bound` solves.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from riskpath.mdp.grid_chance import Numbers, as_floats
+from riskpath.mdp.grid_problem import GridProblem, GridState
+
+ON_LATTICE = 1e-3
+"""A position this close to a point of the lattice, in units, is that point."""
+
+
+class Decisions(NamedTuple):
+    """The effects of all actions at n prices and Q positions."""
+
+    position: Int[Numbers, "A Q"]
+    """The number of the next position on the lattice of all positions."""
+    reward: Float[Numbers, "A n Q"]
+    """The present value of reward and rise of the potential."""
+    ends: Bool[Numbers, "A n Q"]
+    """Whether the episode ends."""
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """A problem with an exogenous price and a position on a lattice."""
+
+    problem: GridProblem
+    """The problem."""
+    price: int | None
+    """The coordinate of the price."""
+    position: int | None
+    """The coordinate of the position."""
+    lattice: Float[np.ndarray, " L"]
+    """All positions that an episode can reach, equally spaced."""
+    start: int
+    """The number of the position at the start."""
+    silent: tuple[bool, ...]
+    """For every time whether the move pays nothing; the last one always counts as paying."""
+    ends: bool
+    """Whether a decision can end the episode."""
+
+    @property
+    def unit(self) -> float:
+        """The distance of two positions."""
+        return float(self.lattice[1] - self.lattice[0]) if len(self.lattice) > 1 else 1.0
+
+    @cached_property
+    def start_price(self) -> float:
+        """The price at the start; 0 if there is none."""
+        return 0.0 if self.price is None else self.problem.start[self.price]
+
+    def state(self, price: Any, position: Any) -> GridState:
+        """Return the state of a price and a position."""
+        values = {self.price: price, self.position: position}
+        return tuple(values[number] for number in range(len(self.problem.axes)))
+
+    def decisions(self, time: int, prices: Float[Numbers, " n"], first: int, count: int, every: int = 1) -> Decisions:
+        """Return the effects of all actions at some prices and at `count` positions of the lattice from `first` on."""
+        positions = self.lattice[first : first + every * (count - 1) + 1 : every]
+        return _decisions(self, np.int32(time), prices, as_floats(positions))
+
+    def decisions_at(self, time: int, prices: Float[Numbers, " n"], places: Int[Numbers, " n"]) -> Decisions:
+        """Return the effects of all actions at pairs of a price and the number of a position; Q is 1."""
+        return _decisions_at(self, np.int32(time), prices, places)
+
+    def moves(
+        self, time: int, prices: Float[Numbers, " n"], noise: Float[Numbers, "n K"], places: Int[Numbers, "n Q"]
+    ) -> tuple[Float[Numbers, "n K"], Float[Numbers, "n K Q"]]:
+        """Return the next prices and the present values of the payments of a move; the last one includes the end."""
+        return _moves(self, np.int32(time), prices, noise, places)
+
+    def paths(self, count: int, seed: int) -> tuple[Float[np.ndarray, "n times"], Float[np.ndarray, "n steps"]]:
+        """Return paths of the price, [count, steps + 1], and their noise."""
+        return jax.device_get(_paths(self, count, jax.random.key(seed)))
+
+
+@partial(jax.jit, static_argnums=0)
+def _decisions(form: Form, time: Numbers, prices: Numbers, positions: Numbers) -> Decisions:
+    def one(action: Numbers, price: Numbers, position: Numbers) -> tuple[Any, Any, Any]:
+        post, reward, ends = form.problem.after_decision(time, form.state(price, position), action)
+        after = position if form.position is None else post[form.position]
+        return after, reward * _present(form, time), ends
+
+    actions = jnp.asarray(form.problem.actions)
+    each = jax.vmap(jax.vmap(jax.vmap(one, (None, None, 0)), (None, 0, None)), (0, None, None))
+    after, reward, ends = each(actions, prices, positions)
+    return Decisions(_place(form, after[:, 0]), reward, ends)
+
+
+@partial(jax.jit, static_argnums=0)
+def _decisions_at(form: Form, time: Numbers, prices: Numbers, places: Numbers) -> Decisions:
+    positions = jnp.asarray(form.lattice, jnp.float32)[places]
+
+    def one(action: Numbers, price: Numbers, position: Numbers) -> tuple[Any, Any, Any]:
+        post, reward, ends = form.problem.after_decision(time, form.state(price, position), action)
+        after = position if form.position is None else post[form.position]
+        return after, reward * _present(form, time), ends
+
+    actions = jnp.asarray(form.problem.actions)
+    after, reward, ends = jax.vmap(jax.vmap(one, (None, 0, 0)), (0, None, None))(actions, prices, positions)
+    return Decisions(_place(form, after), reward[..., None], ends[..., None])
+
+
+@partial(jax.jit, static_argnums=0)
+def _moves(form: Form, time: Numbers, prices: Numbers, noise: Numbers, places: Numbers) -> tuple[Any, Any]:
+    positions = jnp.asarray(form.lattice, jnp.float32)[places]
+
+    def one(price: Numbers, noise: Numbers, position: Numbers) -> tuple[Any, Any]:
+        following, reward = form.problem.after_move(time, form.state(price, position), noise)
+        ending = form.problem.at_end(following) * jnp.float32(form.problem.discount)
+        paid = reward + jnp.where(time == form.problem.steps - 1, ending, 0.0)
+        after = price if form.price is None else following[form.price]
+        return after, paid * _present(form, time)
+
+    each = jax.vmap(jax.vmap(jax.vmap(one, (None, None, 0)), (None, 0, None)))
+    after, paid = each(prices, noise, positions)
+    return after[..., 0], paid
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _paths(form: Form, count: int, key: Numbers) -> tuple[Any, Any]:
+    noise = jax.random.normal(key, (form.problem.steps, count))
+    position = jnp.float32(form.lattice[form.start])
+
+    def step(price: Numbers, this: tuple[Array, Array]) -> tuple[Any, Any]:
+        time, noise = this
+        move = jax.vmap(lambda price, noise: form.problem.move(time, form.state(price, position), noise)[0])
+        after = price if form.price is None else jnp.asarray(move(price, noise)[form.price], jnp.float32)
+        return after, after
+
+    first = jnp.full((count,), form.start_price, jnp.float32)
+    prices = jax.lax.scan(step, first, (jnp.arange(form.problem.steps), noise))[1]
+    return jnp.concatenate([first[None], prices]).T, noise.T
+
+
+def _present(form: Form, time: Numbers) -> Array:
+    return jnp.float32(form.problem.discount) ** time.astype(jnp.float32)
+
+
+def _place(form: Form, position: Numbers) -> Int[Numbers, "*m"]:
+    if form.position is None:
+        return jnp.zeros(position.shape, jnp.int32)
+    return jnp.round((position - form.lattice[0]) / form.unit).astype(jnp.int32)
+
+
+def form_of(problem: GridProblem) -> Form | str:
+    """Return the form of a problem, or in a few words why it has none."""
+    if problem.noise.draw is not jax.random.normal:
+        return "chance is not a normal variable"
+    if len(problem.axes) > 2:
+        return "the state has more than two coordinates"
+    rng = np.random.default_rng(0)
+    axes = list(problem.axes.values())
+    states = tuple(np.append(rng.choice(axis, 63), at) for axis, at in zip(axes, problem.start, strict=True))
+    tries = [_try(problem, time, states) for time in sorted({0, problem.steps // 2, problem.steps - 1})]
+    scale = [float(axis[-1] - axis[0]) for axis in axes]
+    moved = [any(np.abs(t.following[n] - states[n][:, None]).max() > 1e-6 * scale[n] for t in tries) for n in _of(axes)]
+    decided = [any(np.abs(t.post[n] - states[n][:, None]).max() > 1e-6 * scale[n] for t in tries) for n in _of(axes)]
+    if any(a and b for a, b in zip(moved, decided, strict=True)) or sum(moved) > 1 or sum(decided) > 1:
+        return "decisions and chance move the same coordinate"
+    price = moved.index(True) if any(moved) else (0 if len(axes) == 2 and not decided[0] else None)
+    position = next((n for n in _of(axes) if n != price), None)
+    if price is not None and len(axes[price]) < 4:
+        return f"the axis of {list(problem.axes)[price]} has fewer than 4 points"
+    if price is not None and position is not None and not _independent(problem, price, position, states):
+        return "the move of one coordinate depends on the other"
+    found = _lattice(problem, position, tries, states)
+    if isinstance(found, str):
+        return found
+    silent = _silent(problem, states)
+    return Form(problem, price, position, *found, silent, any(t.ends.any() for t in tries))
+
+
+def _silent(problem: GridProblem, states: tuple[np.ndarray, ...]) -> tuple[bool, ...]:
+    """Tell for every time whether the move pays nothing, from a few states."""
+    here = tuple(as_floats(x) for x in states)
+    noise = as_floats([-1.3, 0.4])
+    move = jax.vmap(jax.vmap(jax.vmap(problem.after_move, (None, None, 0)), (None, 0, None)), (0, None, None))
+    gained = np.abs(jax.device_get(jax.jit(move)(np.arange(problem.steps), here, noise)[1])).max(axis=(1, 2))
+    return (*(bool(paid < 1e-6) for paid in gained[:-1]), False)
+
+
+def is_silent(problem: GridProblem) -> bool:
+    """Tell whether no move but the last one pays anything, from a few states."""
+    rng = np.random.default_rng(0)
+    return all(_silent(problem, tuple(rng.choice(axis, 64) for axis in problem.axes.values()))[:-1])
+
+
+def _of(axes: list[Any]) -> range:
+    return range(len(axes))
+
+
+class _Try(NamedTuple):
+    """What happens at one time from a few states."""
+
+    post: tuple[np.ndarray, ...]
+    paid: np.ndarray
+    ends: np.ndarray
+    following: tuple[np.ndarray, ...]
+    gained: np.ndarray
+    last: bool
+
+
+def _try(problem: GridProblem, time: int, states: tuple[np.ndarray, ...]) -> _Try:
+    here = tuple(as_floats(x) for x in states)
+    post, paid, ends, following, gained = jax.device_get(_effects(problem, np.int32(time), here))
+    return _Try(post, paid, ends, following, gained, time == problem.steps - 1)
+
+
+@partial(jax.jit, static_argnums=0)
+def _effects(problem: GridProblem, time: Numbers, states: GridState) -> tuple[Any, ...]:
+    noise = jnp.asarray([-2.1, -0.6, 0.3, 1.7], jnp.float32)
+    decide = jax.vmap(jax.vmap(problem.after_decision, (None, None, 0)), (None, 0, None))
+    move = jax.vmap(jax.vmap(problem.after_move, (None, None, 0)), (None, 0, None))
+    return *decide(time, states, jnp.asarray(problem.actions)), *move(time, states, noise)
+
+
+def _independent(problem: GridProblem, price: int, position: int, states: tuple[np.ndarray, ...]) -> bool:
+    """Tell whether the other coordinate changes nothing in how a coordinate moves."""
+    first = _try(problem, 0, states)
+    mixed = tuple(np.roll(x, 1) if n == position else x for n, x in enumerate(states))
+    other = _try(problem, 0, mixed)
+    turned = tuple(np.roll(x, 1) if n == price else x for n, x in enumerate(states))
+    third = _try(problem, 0, turned)
+    slack = [1e-5 * float(np.ptp(axis)) for axis in problem.axes.values()]
+    same_move = np.abs(first.following[price] - other.following[price]).max() < slack[price]
+    return bool(same_move and np.abs(first.post[position] - third.post[position]).max() < slack[position])
+
+
+def _lattice(
+    problem: GridProblem, position: int | None, tries: list[_Try], states: tuple[np.ndarray, ...]
+) -> tuple[Float[np.ndarray, " L"], int] | str:
+    """Return all positions that can be reached and the number of the first one, or why they are no lattice."""
+    if position is None:
+        return np.zeros(1), 0
+    name, axis = list(problem.axes.items())[position]
+    unit = float(axis[1] - axis[0])
+    if np.ptp(np.diff(axis)) > 1e-4 * unit:
+        return f"the points of {name} are not equally spaced"
+    reached = np.concatenate([t.post[position].ravel() for t in tries] + [[problem.start[position]]])
+    places = (reached - axis[0]) / unit
+    if np.abs(places - np.round(places)).max() > ON_LATTICE:
+        return f"decisions leave the points of {name}"
+    low, high = 0, len(axis) - 1
+    if places.min() < -0.5 or places.max() > high + 0.5:
+        if name not in problem.endless:
+            return f"decisions leave the axis of {name}"
+        change = np.concatenate([(t.post[position] - states[position][:, None]).ravel() for t in tries]) / unit
+        start = round((problem.start[position] - axis[0]) / unit)
+        low = start + problem.steps * min(0, round(float(change.min())))
+        high = start + problem.steps * max(0, round(float(change.max())))
+    lattice = axis[0] + unit * np.arange(low, high + 1)
+    return lattice, round((problem.start[position] - lattice[0]) / unit)
