@@ -119,7 +119,6 @@ def test_a_target_goes_on_as_long_as_the_best_actions_were_taken(case):
     assert by_numpy(segment, np.array(best), 0.5, max(most, 1)) == pytest.approx(expected)
 
 
-@pytest.mark.xfail(reason="look_ahead does not compare times: a run on the host that goes on starts new episodes")
 def test_a_target_is_cut_where_an_episode_was_left_unfinished():
     agent, segment = rp.IQN(discount=0.5, training=TRAINING), segment_of(FOLLOWS, time=[7, 8, 0, 1])
     ahead = look_ahead(agent, at_step(0), segment, jnp.asarray(BEST, jnp.int32))
@@ -280,7 +279,6 @@ def test_the_range_is_counted_in_the_unit_of_the_critic(reward_scale):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-@pytest.mark.xfail(reason="the range does not include 0, where an episode has left the returns seen", strict=True)
 @pytest.mark.parametrize(
     ("discount", "time", "so_far"),
     [

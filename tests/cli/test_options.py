@@ -24,7 +24,7 @@ def options(*arguments: str) -> TrainOptions:
         (["--agent.batch-size=8"], ["--agent.training.batch-size=8"]),
         (["--agent.batch_size", "8"], ["--agent.training.batch_size", "8"]),
         (["--agent.learning-rate", "0.1"], ["--agent.training.learning-rate", "0.1"]),
-        (["--agent.normalize-observations"], ["--agent.network.normalize-observations"]),
+        (["--agent.no-normalize-observations"], ["--agent.network.no-normalize-observations"]),
         (["--num_envs", "4"], ["--num-envs", "4"]),
     ],
 )
@@ -32,8 +32,8 @@ def test_short_options_equal_full_options(unchecked, short, full):
     assert options(*short) == options(*full) != options()
 
 
-def test_a_boolean_option_can_be_switched_off_by_its_short_name(unchecked):
-    on = ("--agent.normalize-observations", "--agent.no-normalize-observations")
+def test_a_boolean_option_can_be_switched_on_again_by_its_short_name(unchecked):
+    on = ("--agent.no-normalize-observations", "--agent.normalize-observations")
     assert options(*on) == options()
 
 

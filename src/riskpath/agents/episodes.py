@@ -180,7 +180,7 @@ def no_episodes(
         num_starts=jnp.zeros((), jnp.int32),
         latest=jnp.full((envs,), jnp.inf, jnp.float32),
         repeats=zero,
-        longest=jnp.asarray(float(limit or 1)),
+        longest=jnp.asarray(float(limit or 1), jnp.float32),
         path=jnp.zeros((PATH,)),
         visits=jnp.zeros((PATH,)),
         ring=jnp.zeros((WINDOW,)),

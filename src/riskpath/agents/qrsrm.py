@@ -73,7 +73,7 @@ class QRSRM(MemorylessAgent):
         """Return argmax_a E[u(s + c Z)], or a random action."""
         (scale, _), s, c = scales(self.training, state), *self._stock(memory, time_step)
         features = state.params.features(time_step.observation, scale * s, c)
-        values = self._values(state.params, features, scale * s, c, memory.knots)
+        values = self._values(state.params, features, scale * s, c, scale * memory.knots)
         action = epsilon_greedy(values, time_step.action_mask, key=key, epsilon=epsilon)
         return ActorOutput(action, UtilityMemory(s, memory.knots))
 
@@ -81,7 +81,7 @@ class QRSRM(MemorylessAgent):
         """Take one gradient step on Z."""
         scale, kappa = scales(self.training, state)
         taus, target_taus = draw_levels(self, key=key)
-        target_critic, knots = state.target_params, state.initial_memory.knots
+        target_critic, knots = state.target_params, scale * state.initial_memory.knots
 
         def loss(critic: AugmentedCritic, step: Transition) -> Float[Array, ""]:
             c, following = power(self.discount, step.time), scale * step.return_so_far
@@ -116,7 +116,7 @@ class QRSRM(MemorylessAgent):
         # Every start has levels of its own: where all starts are equal, they are the levels of one fine law.
         taus = midpoints(count * len(episodes.first_observation)).reshape(count, -1).T
         atoms = jax.vmap(law)(episodes.first_observation, episodes.first_action_mask, taus)
-        knots = utility_knots(self.risk, atoms.ravel(), self.pieces)
+        knots = utility_knots(self.risk, atoms.ravel(), self.pieces) / scales(self.training, state)[0]
         due = (state.gradient_steps // self.training.target_update_interval) % self.utility_interval == 0
         return eqx.tree_at(lambda s: s.initial_memory.knots, state, jnp.where(due, knots, state.initial_memory.knots))
 
