@@ -30,10 +30,10 @@ HIDDEN = (256, 256)
 TRAINING = {"batch_size": 256, "train_freq": 32, "learning_starts": 16_000, "buffer_size": 320_000}
 DEPTHS, TRADES = (8, 32, 64, 128, 256), (10, 40, 160)
 MDP_SEEDS = (201, 202)
-TRADING = {  # CVaR of the mean-optimal policy and the best CVaR
+TRADING = {  # CVaR of the mean-optimal policy where it is known, and the best one that is known
     10: {"cvar:0.25": (-1.29, 0.123), "cvar:0.5": (-0.04, 0.494)},
-    40: {"cvar:0.25": (None, 11.61), "cvar:0.5": (None, 14.09)},
-    160: {"cvar:0.25": (None, 87.0), "cvar:0.5": (None, 93.6)},
+    40: {"cvar:0.25": (9.50, 11.61), "cvar:0.5": (None, 14.09)},
+    160: {"cvar:0.25": (86.17, 87.0), "cvar:0.5": (None, 93.6)},
 }
 AGENTS = {"Adaptive": rp.Adaptive, "IQN": rp.IQN, "mean control": rp.IQN}
 
@@ -99,32 +99,37 @@ def gap(line: dict[str, Any]) -> np.ndarray:
     return (line["optimum"] - np.array(line["values"])) / line["deviation"]
 
 
+def relative(line: dict[str, Any]) -> np.ndarray:
+    """Return for every seed the value relative to the best one that is known."""
+    return np.array(line["values"]) / line["optimum"]
+
+
 def draw(lines: list[dict[str, Any]], path: Path) -> None:
-    """Draw gap and share against the length of an episode, a line for each agent: medians, and all seeds as points."""
-    figure, axes = plot.panels(2, 2, 4.6, 3.4)
-    for row, name in enumerate(("random", "trading")):
-        own = [line for line in lines if line["problem"] == name and line["deviation"] is not None]
-        for column, (function, label) in enumerate(
-            ((gap, "gap, standard deviations"), (share, "share of the advantage"))
-        ):
-            axis = axes[row, column]
-            for agent, colour in zip(AGENTS, plot.PALETTE, strict=False):
-                of_agent = [line for line in own if line["agent"] == agent]
-                lengths = sorted({line["length"] for line in of_agent})
-                seeds = [np.concatenate([function(x) for x in of_agent if x["length"] == length]) for length in lengths]
-                if not seeds:
-                    continue
-                for length, values in zip(lengths, seeds, strict=True):
-                    axis.plot(np.full(len(values), length), values, ".", color=colour, alpha=0.25, markersize=3)
-                axis.plot(
-                    lengths, [np.median(values) for values in seeds], "o-", color=colour, label=agent, markersize=4
-                )
-            axis.set_xscale("log", base=2)
-            axis.set_xlabel("steps in an episode")
-            axis.set_ylabel(label)
-            axis.set_title({"random": "RandomMDP", "trading": "MeanReversionTrading"}[name])
-            axis.axhline(0.0 if column == 0 else 1.0, color="0.6", linewidth=0.8)
-            axis.set_ylim(*((-0.02, 0.3) if column == 0 else (-1.0, 1.2)))
+    """Draw what is reached against the length of an episode: medians as lines, all seeds as points."""
+    figure, axes = plot.panels(1, 3, 4.0, 3.4)
+    panels = (
+        ("random", gap, "gap, standard deviations", (-0.02, 0.3), 0.0),
+        ("random", share, "share of the advantage", (-1.0, 1.2), 1.0),
+        ("trading", relative, "CVaR relative to the best", (-0.2, 1.1), 1.0),
+    )
+    for axis, (name, function, label, limits, best) in zip(axes[0], panels, strict=True):
+        for agent, colour in zip(AGENTS, plot.PALETTE, strict=False):
+            own = [line for line in lines if (line["problem"], line["agent"]) == (name, agent)]
+            lengths = sorted({line["length"] for line in own})
+            seeds = [np.concatenate([function(x) for x in own if x["length"] == length]) for length in lengths]
+            for length, values in zip(lengths, seeds, strict=True):
+                axis.plot(np.full(len(values), length), values, ".", color=colour, alpha=0.25, markersize=3)
+            if seeds:
+                axis.plot(lengths, [np.median(v) for v in seeds], "o-", color=colour, label=agent, markersize=4)
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(
+            list(DEPTHS if name == "random" else TRADES), labels=map(str, DEPTHS if name == "random" else TRADES)
+        )
+        axis.set_xlabel("steps in an episode")
+        axis.set_ylabel(label)
+        axis.set_title({"random": "RandomMDP", "trading": "MeanReversionTrading"}[name], fontsize=10)
+        axis.axhline(best, color="0.6", linewidth=0.8)
+        axis.set_ylim(*limits)
     axes[0, 0].legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=150)
     print(f"wrote {path}")
