@@ -202,8 +202,8 @@ def test_ids_objects_vectors_and_workers(unchecked):
     for other in (by_object, by_workers):
         for a, b in zip(leaves(by_id.lanes), leaves(other.lanes), strict=True):
             np.testing.assert_array_equal(a, b)
-    for a, b in zip(leaves(by_id.lanes.agent_state.params), leaves(by_row.lanes.agent_state.params), strict=True):
-        np.testing.assert_array_equal(a, b)  # a row of environments does not say how long its episodes are
+    # A row of environments does not say how long its episodes are, so statistics of time differ.
+    assert eqx.tree_equal(by_id.lanes.agent_state.params, by_row.lanes.agent_state.params)
     assert by_id.spec.max_episode_steps == 500
 
 
