@@ -199,11 +199,9 @@ def test_ids_objects_vectors_and_workers(unchecked):
     by_workers = rp.train(AGENT, "CartPole-v1", steps=60, seed=3, workers=True)
     assert by_workers.vector is not None
     by_workers.vector.close()
-    for other in (by_object, by_workers):
+    for other in (by_object, by_row, by_workers):
         for a, b in zip(leaves(by_id.lanes), leaves(other.lanes), strict=True):
             np.testing.assert_array_equal(a, b)
-    # A row of environments does not say how long its episodes are, so statistics of time differ.
-    assert eqx.tree_equal(by_id.lanes.agent_state.params, by_row.lanes.agent_state.params)
     assert by_id.spec.max_episode_steps == 500
 
 

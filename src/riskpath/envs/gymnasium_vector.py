@@ -207,6 +207,8 @@ def _time_limit(env: gymnasium.Env | VectorEnv) -> int | None:
     """Return the time limit of an environment: that of its specification, or of the wrappers around it."""
     if env.spec is not None:
         return env.spec.max_episode_steps
+    if isinstance(env, SyncVectorEnv):
+        return _time_limit(env.envs[0])
     limits: list[int] = []
     while isinstance(env, gymnasium.Wrapper):
         limits += [env._max_episode_steps] if isinstance(env, gymnasium.wrappers.TimeLimit) else []
