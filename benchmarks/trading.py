@@ -43,6 +43,7 @@ LEVEL_SHOWN = 0.25
 def agents(settings: dict[str, Any]) -> dict[str, list[Any]]:
     """Return the agents of every row, one for each level; the control is trained once."""
     network, training = hyperparameters(settings)
+    assert training.decay_steps is not None  # the benchmark's settings give it
     updates = training.decay_steps / 0.9
     continuous = sized_like(rp.AdaptiveContinuous(), settings)
     schedule = {"decay_starts": updates / 2, "decay_steps": 0.4 * updates}

@@ -159,8 +159,7 @@ def bracket_mean(form: Form, episodes: int, seed: int, *, bound: bool = True) ->
     _require_means(form)
     means = solve_mean(form, prices_of(form))
     played = play(form, means, None, 0.0, episodes, seed + 1)
-    values = played.values + form.problem.start_potential
-    lower, error = float(values.mean()), _error(values)
+    lower, error = float(played.values.mean()), _error(played.values)  # they begin with the potential of the start
     upper, upper_error = None, 0.0
     if bound:
         prices, noise = form.paths(MEAN_PATHS, seed + 2)
