@@ -105,8 +105,8 @@ def train(
                 _require_valid(run, lanes, metrics)
                 due, run.lanes = plan.due(run.steps, int(lanes.steps)), lanes
                 if run.finished:
-                    with counting("comparing members", "blocks of episodes") if bar else nothing as told:
-                        run.lanes = select_members(run, told)
+                    with counting("comparing members", "blocks of episodes") if bar else nothing as count:
+                        run.lanes = select_members(run, count)
                 speed = (pace.speed(run.steps) or 0.0) * len(run.agents) * run.seeds
                 record = {"step": run.steps, "steps_per_second": speed, **metrics, **recent_figures(run)}
                 if due:
