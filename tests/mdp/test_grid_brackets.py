@@ -125,7 +125,7 @@ def test_cvar_of_trading_is_bracketed_and_no_rule_is_above():
     assert solution.upper is not None
     assert solution.upper_interval is not None
     assert solution.interval[0] <= solution.upper_interval[1]
-    assert solution.upper - solution.lower < 0.15
+    assert solution.upper - solution.lower < 0.05
     assert set(solution.touched) == {"price", "inventory"}
     plain = rp.CVaR(0.5).value(np.sort(solution.policy.simulate(4_000, 9)))
     assert plain == pytest.approx(solution.lower, abs=0.03)
