@@ -2,11 +2,12 @@
 
     python benchmarks/horizon.py --out runs/horizon.jsonl            on a GPU: about a quarter of an hour
     python benchmarks/horizon.py --only random8 --seeds 2            to try it
+    python benchmarks/horizon.py --only random64 --set online_taus=96 --out runs/atoms.jsonl     another setting
     python benchmarks/horizon.py --draw                              only the picture
 
 The problems are `rp.RandomMDP(seed, depth)` of 8 to 256 steps and `rp.MeanReversionTrading(steps)` of 10 to 160. All
 agents have the same sizes and the same budget everywhere. A line of the file is a problem, an agent and a measure. It
-has for every seed the value of 40,000 episodes and the value that the agent itself predicts, beside the optimum, the
+has for every seed the value of 100,000 episodes and the value that the agent itself predicts, beside the optimum, the
 value of the mean-optimal policy and the standard deviation of its return. An interrupted run goes on after the lines
 that are there; `--part 1/4` makes a quarter of the lines, so that several processes can share a GPU.
 """
@@ -14,6 +15,7 @@ that are there; `--part 1/4` makes a quarter of the lines, so that several proce
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ import riskpath as rp
 from riskpath import plot
 
 RESULTS = Path(__file__).parent / "results"
-SEED, EVALUATION_SEED, EPISODES = 1, 20_000, 40_000
+SEED, EVALUATION_SEED, EPISODES = 1, 20_000, 100_000
 STEPS, NUM_ENVS = 1_280_000, 32
 HIDDEN = (256, 256)
 TRAINING = {"batch_size": 256, "train_freq": 32, "learning_starts": 16_000, "buffer_size": 320_000}
@@ -59,7 +61,9 @@ def reference(env: Any, risk: str) -> dict[str, Any]:
     }
 
 
-def train_cell(name: str, length: int, agent: str, seeds: int, steps: int) -> list[dict[str, Any]]:
+def train_cell(
+    name: str, length: int, agent: str, seeds: int, steps: int, num_envs: int, given: dict[str, int]
+) -> list[dict[str, Any]]:
     """Train all lanes of a cell, and return a line for every problem and measure."""
     if name == "random":
         environments, risks = [rp.RandomMDP(seed=seed, depth=length) for seed in MDP_SEEDS], ("cvar:0.1", "cvar:0.5")
@@ -69,10 +73,10 @@ def train_cell(name: str, length: int, agent: str, seeds: int, steps: int) -> li
     trained = trained or [(env, risk) for env in environments for risk in risks]
     settings = {"discount": 1.0, "network": rp.Network(hidden=HIDDEN)}
     base = AGENTS[agent]()
-    training = rp.Training(learning_rate_decay=base.training.learning_rate_decay, **TRAINING)
+    training = replace(base.training, **TRAINING | given)
     agents = [AGENTS[agent](risk, training=training, **settings) for _, risk in trained]
     began = time.perf_counter()
-    run = rp.train(agents, [env for env, _ in trained], steps=steps, seeds=seeds, num_envs=NUM_ENVS, seed=SEED)
+    run = rp.train(agents, [env for env, _ in trained], steps=steps, seeds=seeds, num_envs=num_envs, seed=SEED)
     seconds = round(time.perf_counter() - began, 1)
     evaluation, estimates, lines = run.evaluate(EPISODES, EVALUATION_SEED), run.estimates(), []
     for number, (env, own) in enumerate(trained):
@@ -84,6 +88,7 @@ def train_cell(name: str, length: int, agent: str, seeds: int, steps: int) -> li
             line |= {"values": values.round(4).tolist(), "means": returns.mean(axis=1).round(4).tolist()}
             line |= {"estimates": np.asarray(estimates[number]).round(4).tolist()}
             line |= {"range": [float(returns.min()), float(returns.max())]}
+            line |= {"training": given, "num_envs": num_envs}
             line |= {"steps": run.steps, "seconds": seconds, "device": jax.devices()[0].device_kind}
             lines.append(line)
     return lines
@@ -142,17 +147,20 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="only these problems, for example random64 trading160")
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--num-envs", type=int, default=NUM_ENVS)
+    parser.add_argument("--set", nargs="*", default=[], help="whole numbers of rp.Training, for example online_taus=96")
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--draw", action="store_true", help="only draw")
     parser.add_argument("--out", type=Path, default=RESULTS / "horizon.jsonl")
     options = parser.parse_args()
+    given = {name: int(value) for name, value in (text.split("=") for text in options.set)}
     if not options.draw:
         done = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
         stored = {(line["problem"], line["length"], line["agent"]) for line in done}
         wanted = [c for c in cells(options.agents) if not options.only or f"{c[0]}{c[1]}" in options.only]
         part, parts = (int(x) for x in options.part.split("/"))
         for cell in [cell for cell in wanted[part - 1 :: parts] if cell not in stored]:
-            lines = train_cell(*cell, options.seeds, options.steps)
+            lines = train_cell(*cell, options.seeds, options.steps, options.num_envs, given)
             options.out.parent.mkdir(parents=True, exist_ok=True)
             with options.out.open("a") as file:
                 file.writelines(json.dumps(line) + "\n" for line in lines)

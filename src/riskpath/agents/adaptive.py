@@ -60,7 +60,7 @@ class Adaptive(AdaptiveAgent):
 
     network: Network = Network(hidden=(128, 128))
     """Sizes and kinds of the networks; with `window` the critic sees a history of observations and actions."""
-    training: Training = Training(batch_size=64, learning_rate_decay=0.02)  # pyright: ignore[reportIncompatibleVariableOverride]
+    training: Training = Training(batch_size=64, learning_rate_decay=0.02, online_taus=64)  # pyright: ignore[reportIncompatibleVariableOverride]
     """Training hyperparameters."""
     n_steps: int = eqx.field(static=True, default=4)
     """Largest number of rewards in a target, without a history."""
