@@ -20,7 +20,9 @@ from riskpath.training.lanes import Lanes
 
 LOGGER = logging.getLogger("riskpath")
 FAR = 3.0
-"""An estimate has left the returns seen if it is further outside than so many times their range."""
+"""An estimate has left the returns seen if it is outside of them by more than this many times their range."""
+LEAST_RANGE = 0.1
+"""The range is at least this share of the largest return: while all episodes are the same, nothing is known of it."""
 FEWEST_EPISODES, FEWEST_UPDATES = 20, 1_000
 """Before that, estimates are not compared with returns."""
 TRIALS, STEPS = 8, 5
@@ -52,7 +54,7 @@ def notice_of_estimates(run: Any) -> str | None:
     ring, estimates = np.asarray(state.episodes.ring, np.float64), run.estimates().ravel()
     latest = [lane[: int(min(count, len(lane)))] for lane, count in zip(ring, counts, strict=True)]
     low, high = (np.array([function(lane) for lane in latest]) for function in (np.min, np.max))
-    reach = FAR * np.maximum(high - low, 1e-3 * np.maximum(np.abs(low), np.abs(high)))
+    reach = FAR * np.maximum(high - low, LEAST_RANGE * np.maximum(np.abs(low), np.abs(high)))
     far = np.flatnonzero((estimates > high + reach) | (estimates < low - reach) | ~np.isfinite(estimates))
     if not len(far):
         return None
