@@ -21,7 +21,7 @@ KAPPA = 0.01
 """Default threshold of the quantile Huber loss, as a share of the standard deviation of returns."""
 STEP = 2.0
 """The unit of critics is left alone as long as it is right within this factor."""
-MARGIN = 1.0
+MARGIN = 0.2
 """A predicted whole return may leave the range of the returns seen by this many units."""
 SMALLEST_KAPPA = 1e-4
 """It is at least this in the critics' units, because errors are divided by it."""
