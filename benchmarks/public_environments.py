@@ -1,223 +1,182 @@
-"""Train our agents in public environments, Gymnasium's and MiniGrid's, for the mean and for CVaR 0.25.
+"""Agents with their defaults in public environments, for the mean and for CVaR 0.25, beside Stable-Baselines3.
 
-    pip install box2d minigrid pygame
-    python benchmarks/public_environments.py                     every job, as many at a time as there are cores
-    python benchmarks/public_environments.py --only Lunar --at-once 2
-    python benchmarks/public_environments.py --draw              table and figure of the results so far
+    pip install box2d minigrid highway-env gymnax stable-baselines3
+    python benchmarks/public_environments.py                            every job, as many at a time as there are cores
+    python benchmarks/public_environments.py --only "LunarLander/Adaptive" --at-once 2 --minutes 60
+    python benchmarks/public_environments.py --jobs list.txt --accelerate Adaptive --pack results.json
+    python benchmarks/public_environments.py --draw results.json        table and figure of the results so far
 
-A job is one environment, one agent and one measure, with five seeds side by side. It trains with `rp.train`, then rolls
-out 100 greedy episodes of each seed's final policy (no checkpoint is selected). Its result goes to a file of its own in
-the folder `runs`, so that an interrupted benchmark is continued; all results together make
-benchmarks/results/public_environments.json, .md and .png.
+A job is an environment, an agent, a measure and a group of seeds, `LunarLander/Adaptive/cvar:0.25/0-7`; our agents take
+several environments of equal sizes at once, `LunarLander+LunarLander windy/Adaptive/mean/0-7`. `public_tasks.py` says
+how it is trained. It runs in a process of its own, on one core, or on JAX's accelerator if `--accelerate` names it. Its
+result goes to a file of its own in the folder `runs`, so that an interrupted benchmark is continued: a job that was
+stopped goes on from its last checkpoint. Final policies are rolled out greedily; none is selected. All results together
+make benchmarks/results/public_environments.json, .md and .png.
 """
 
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from public_tasks import TASKS, Task
+from public_tables import merge, write_results
+from public_tasks import PEERS, TASKS, train
 
-RESULTS = Path(__file__).parent / "results"
 MEASURES = ("mean", "cvar:0.25")
-EPISODES = 100
-DISCRETE, CONTINUOUS = ("IQN", "TQL convolved"), ("IQTD3", "TQL convolved")
-WINDOW = 4
-"""Number of observations in a history: these problems are Markov, or nearly so."""
+SECONDS = {"Adaptive": 4.0, "AdaptiveContinuous": 2.5, "IQN": 0.5, "IQTD3": 1.5, "DQN": 1.5, "TD3": 5.0}
+"""About how many seconds 1,000 steps of a seed take on one core: the longest jobs are started first."""
+GRACE = 25.0
+"""Seconds that a job has to save its state when the time is over."""
 
 
-def jobs() -> list[tuple[str, str, str]]:
-    """Return environment, agent and measure of every job, the longest first."""
-    listed = [(env, agent, m) for env, task in TASKS.items() for agent in _agents(task) for m in MEASURES]
-    return sorted(listed, key=lambda job: (-TASKS[job[0]].steps, job[1] != "TQL convolved"))
-
-
-def _agents(task: Task) -> tuple[str, ...]:
-    return CONTINUOUS if task.continuous else DISCRETE
-
-
-def make_agent(name: str, task: Task, measure: str) -> Any:
-    import riskpath as rp
-
-    kind = rp.ActorCriticTraining if task.continuous else rp.Training
-    common: dict[str, Any] = {"discount": task.discount, "training": kind(**task.training)}
-    risk = rp.parse_risk(measure)
-    if name in ("IQN", "IQTD3"):
-        return (rp.IQTD3 if task.continuous else rp.IQN)(risk, network=rp.Network(**task.network), **common)
-    network = rp.Network(**task.network, window=WINDOW)
-    return (rp.TQLContinuous if task.continuous else rp.TQL)(
-        risk, critic="convolved", convolved_taus=8, network=network, **common
-    )
-
-
-def environment(name: str, limit: int | None = None) -> Any:
-    """Return the environment, or a function that makes it."""
-    import gymnasium
-
-    name, *continuous = name.split(", ")
-    if continuous:
-        return lambda: gymnasium.make(name, continuous=True)
-    if not name.startswith("MiniGrid"):
-        return name if limit is None else lambda: gymnasium.make(name, max_episode_steps=limit)
-    from minigrid.wrappers import ImgObsWrapper  # pyright: ignore[reportMissingImports]
-
-    return lambda: ImgObsWrapper(gymnasium.make(name))  # the image without the text of the mission
-
-
-def work(env: str, agent: str, measure: str, seeds: int, share: float, target: Path) -> None:
-    """Run one job in this process."""
-    import jax
-
-    import riskpath as rp
-
-    task, began = TASKS[env], time.monotonic()
-    steps = int(task.steps * share)
-    test = environment(env)
-
-    def evaluator(run: Any) -> dict[str, Any]:
-        sample = run.evaluate(8, env=test)  # side by side
-        print(f"{env}, {agent}, {measure}: step {run.steps:,}, {np.median(sample.returns):.1f}", flush=True)
-        return {"means": np.round(sample.returns[0].mean(axis=1), 2).tolist()}
-
-    run = rp.train(
-        make_agent(agent, task, measure),
-        environment(env, task.training_limit),
-        steps=steps,
-        seeds=seeds,
-        num_envs=task.num_envs,
-        evaluate_every=steps // 12,
-        evaluator=evaluator,
-    )
-    trained = time.monotonic() - began
-    returns = run.evaluate(EPISODES, seed=1, env=test).returns[0]
-    lower = rp.CVaR(0.25)
-    record = {
-        "env": env,
-        "agent": agent,
-        "risk": measure,
-        "steps": steps,
-        "device": f"one core of {jax.devices()[0].device_kind}",
-        "seconds": round(trained, 1),
-        "means": np.round(returns.mean(axis=1), 3).tolist(),
-        "cvars": [round(float(lower.value(lane)), 3) for lane in returns],
-        "curve": [[point["step"], *point["means"]] for point in run.curve],
-    }
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.with_suffix(".part").write_text(json.dumps(record))
-    os.replace(target.with_suffix(".part"), target)
-    print(f"{env}, {agent}, {measure}: {trained:.0f} s, means {record['means']}, CVaR {record['cvars']}", flush=True)
-
-
-def run_all(wanted: list[tuple[str, str, str]], options: argparse.Namespace) -> None:
-    """Run every job in a process and on a core of its own."""
-    cores = sorted(os.sched_getaffinity(0))[: options.at_once]
-    running: dict[int, subprocess.Popen[bytes]] = {}
-    waiting = [(job, _file(options.out, job)) for job in wanted if not _file(options.out, job).exists()]
-    while waiting or running:
-        for core in [core for core in cores if core not in running and waiting]:
-            job, target = waiting.pop(0)
-            command = [sys.executable, __file__, "--job", *job, "--seeds", str(options.seeds), "--share"]
-            running[core] = subprocess.Popen(
-                [*command, str(options.share), "--file", str(target)],
-                env={**os.environ, "JAX_PLATFORMS": "cpu"},
-                preexec_fn=lambda core=core: os.sched_setaffinity(0, {core}),
-            )
-        time.sleep(0.2)
-        running = {core: process for core, process in running.items() if process.poll() is None}
-
-
-def _file(out: Path, job: tuple[str, str, str]) -> Path:
-    return out / ("_".join(job).replace(" ", "-").replace(":", "-") + ".json")
-
-
-def collect(out: Path) -> list[dict[str, Any]]:
-    """Return earlier results, replaced by those in the folder."""
-    path = RESULTS / "public_environments.json"
-    earlier: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    latest = {(r["env"], r["agent"], r["risk"]): r for r in earlier.get("records", [])}
-    latest |= {(r["env"], r["agent"], r["risk"]): r for r in (json.loads(f.read_text()) for f in out.glob("*.json"))}
-    records = [latest[job] for job in jobs() if job in latest]
-    command = "python benchmarks/public_environments.py"
-    kept = {"command": command, "note": earlier.get("note", ""), "episodes": EPISODES, "records": records}
-    path.write_text(json.dumps(kept) + "\n")
-    return records
-
-
-def write_table(records: list[dict[str, Any]]) -> str:
-    """Write a table with a row for each environment and agent: medians over seeds, lowest to highest."""
-    lines = [
-        "# Public environments",
-        "",
-        f"`python benchmarks/public_environments.py`: final policies after so many steps, {EPISODES} greedy episodes",
-        "of each of five seeds, undiscounted returns, median over seeds (lowest to highest). Trained for the mean:",
-        "its mean and CVaR 0.25; then those of the same agent trained for CVaR 0.25.",
-        "",
-        "| environment | steps | agent | mean | CVaR | mean, for CVaR | CVaR, for CVaR |",
-        "|---|---:|---|---:|---:|---:|---:|",
-    ]
-    by_key = {(r["env"], r["agent"], r["risk"]): r for r in records}
+def job_names(seeds: int, group: int) -> list[str]:
+    """Return the name of every job, the longest first. A peer has one measure, and one seed in each job."""
+    listed = []
     for env, task in TASKS.items():
-        for agent in _agents(task):
-            cells = []
-            for measure in MEASURES:
-                record = by_key.get((env, agent, measure))
-                cells += [_spread(record[key]) if record else "not run" for key in ("means", "cvars")]
-            lines.append(f"| {env} | {task.steps:,} | {agent} | " + " | ".join(cells) + " |")
-    text = "\n".join(lines) + "\n"
-    (RESULTS / "public_environments.md").write_text(text)
-    return text
+        for agent in task.agents:
+            size = 1 if agent in PEERS else min(group, seeds)
+            groups = [(first, min(first + size, seeds) - 1) for first in range(0, seeds, size)]
+            measures = MEASURES[:1] if agent in PEERS else MEASURES
+            listed += [f"{env}/{agent}/{m}/{first}-{last}" for m in measures for first, last in groups]
+    return sorted(listed, key=_cost, reverse=True)
 
 
-def _spread(values: list[float]) -> str:
-    digits = 2 if max(map(abs, values)) < 2 else 1
-    low, middle, high = (f"{x:.{digits}f}".replace("-", "−") for x in (min(values), np.median(values), max(values)))
-    return f"{middle} ({low} to {high})"
+def parse(name: str) -> tuple[list[str], str, str, range]:
+    """Return environments, agent, measure and seeds of a job."""
+    envs, agent, measure, seeds = name.strip().split("/")
+    listed, (first, last) = envs.split("+"), map(int, seeds.split("-"))
+    if not all(env in TASKS and agent in TASKS[env].agents for env in listed):
+        raise ValueError(f"no such job: {name}")
+    return listed, agent, measure, range(first, last + 1)
 
 
-def draw(records: list[dict[str, Any]]) -> Path:
-    """Draw a panel for each environment: the mean return of greedy episodes while training for the mean."""
-    from riskpath import plot
+def _cost(name: str) -> float:
+    envs, agent, _, seeds = parse(name)
+    return TASKS[envs[0]].steps * SECONDS[agent] * len(seeds) * len(envs)
 
-    figure, axes = plot.panels(3, 3, width=3.4)
-    for axis, (env, task) in zip(axes.ravel(), TASKS.items(), strict=True):
-        for record in (r for r in records if r["env"] == env and r["risk"] == "mean"):
-            steps, *seeds = np.array(record["curve"]).T
-            plot.seeds_curve(axis, steps / 1_000, np.array(seeds), record["agent"], plot.COLOURS[record["agent"]])
-        if task.goal is not None:
-            plot.reference_line(axis, task.goal, f"{task.goal:g}")
-        axis.set_title(env, fontsize=9)
-        axis.legend(fontsize=7, frameon=False)
-    figure.supxlabel("environment steps of each seed (thousands)", fontsize=9)
-    figure.supylabel("mean return of the greedy policy", fontsize=9)
-    return plot.save(figure, RESULTS / "public_environments.png")
+
+def _file(out: Path, name: str) -> Path:
+    return out / (name.replace(" ", "_").replace("/", ".").replace(":", "-") + ".json")
+
+
+def work(name: str, share: float, target: Path) -> None:
+    """Run one job in this process; a failure is one line in a file of its own."""
+    envs, agent, measure, seeds = parse(name)
+    steps, failed = int(TASKS[envs[0]].steps * share), target.with_suffix(".failed")
+    failed.unlink(missing_ok=True)
+    try:
+        records = train(envs, agent, measure, seeds, steps, target.with_suffix(""))
+    except KeyboardInterrupt:  # while it compiles, or evaluates what it has saved
+        raise SystemExit(1) from None
+    except Exception as error:
+        failed.write_text(f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        print(failed.read_text(), flush=True)
+        raise SystemExit(1) from None
+    if records:
+        target.with_suffix(".part").write_text(json.dumps(records))
+        os.replace(target.with_suffix(".part"), target)
+    for one in records:
+        print(f"{one['env']}, {name}: {one['seconds']} s, means {one['means']}, CVaR {one['cvars']}", flush=True)
+
+
+def run_all(wanted: list[str], options: argparse.Namespace) -> None:
+    """Run jobs side by side until all are done or the time is over; then ask those that run to stop."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + 60.0 * options.minutes
+    cores = sorted(os.sched_getaffinity(0))
+    places: list[Any] = [f"accelerator {i}" for i in range(options.sharing)] + cores[: options.at_once]
+    have = {row for path in options.have for row in _seeds_in(json.loads(path.read_text())["records"])}
+    waiting = [name for name in wanted if not _file(options.out, name).exists() and not _seeds_of(name) <= have]
+    running: dict[Any, subprocess.Popen[bytes]] = {}
+    while (waiting or running) and time.monotonic() < end:
+        for place in [place for place in places if place not in running]:
+            fitting = [name for name in waiting if _accelerated(name, options) == isinstance(place, str)]
+            if fitting:
+                waiting.remove(fitting[0])
+                running[place] = _start(fitting[0], place, options)
+        time.sleep(0.2)
+        running = {place: process for place, process in running.items() if process.poll() is None}
+    for process in running.values():
+        process.send_signal(signal.SIGINT)
+    end = time.monotonic() + GRACE
+    while any(process.poll() is None for process in running.values()) and time.monotonic() < end:
+        time.sleep(0.2)
+    for process in running.values():
+        process.kill()
+    print(f"{len(waiting)} jobs not started, {len(running)} stopped", flush=True)
+
+
+def _seeds_of(name: str) -> set[tuple[str, str, str, int]]:
+    envs, agent, measure, seeds = parse(name)
+    return {(env, agent, measure, seed) for env in envs for seed in seeds}
+
+
+def _seeds_in(records: list[dict[str, Any]]) -> set[tuple[str, str, str, int]]:
+    return {(r["env"], r["agent"], r["risk"], seed) for r in records for seed in r["seeds"]}
+
+
+def _accelerated(name: str, options: argparse.Namespace) -> bool:
+    return parse(name)[1] not in PEERS and any(text in name for text in options.accelerate)
+
+
+def _start(name: str, place: Any, options: argparse.Namespace) -> "subprocess.Popen[bytes]":
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    if not isinstance(place, str):
+        one = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+        env |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"{env.get('XLA_FLAGS', '')} {one}".strip()}
+    command = [sys.executable, __file__, "--job", name, "--share", str(options.share), "--out", str(options.out)]
+    pin = None if isinstance(place, str) else lambda: os.sched_setaffinity(0, {place})
+    return subprocess.Popen(command, env=env, preexec_fn=pin)
+
+
+def results_in(out: Path) -> dict[str, Any]:
+    """Return all results of a folder, and what failed."""
+    records = [record for file in sorted(out.glob("*.json")) for record in json.loads(file.read_text())]
+    return {"records": records, "failed": [file.read_text() for file in sorted(out.glob("*.failed"))]}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="environments or agents with this text in their name")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--only", nargs="*", default=[""], help="jobs with one of these texts in their name")
+    parser.add_argument("--jobs", type=Path, help="a file with the name of one job in each line, the first ones first")
+    parser.add_argument("--list", action="store_true", help="print the names of the jobs only")
+    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--group", type=int, default=8, help="seeds of one process of our agents")
     parser.add_argument("--share", type=float, default=1.0, help="share of the steps, for a quick look")
     parser.add_argument("--at-once", type=int, default=os.cpu_count(), help="jobs side by side, one core each")
+    parser.add_argument(
+        "--accelerate", nargs="*", default=[], help="our jobs with one of these texts: on an accelerator"
+    )
+    parser.add_argument("--sharing", type=int, default=4, help="jobs side by side on the accelerator")
+    parser.add_argument("--minutes", type=float, default=1e6, help="when this time is over, jobs save and stop")
     parser.add_argument("--out", type=Path, default=Path("runs/public_environments"))
-    parser.add_argument("--draw", action="store_true", help="make table and figure only")
-    parser.add_argument("--job", nargs=3, help=argparse.SUPPRESS)
-    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--have", type=Path, nargs="*", default=[], help="packed results that are not made again")
+    parser.add_argument("--pack", type=Path, help="write all results of the folder to this file")
+    parser.add_argument("--draw", type=Path, nargs="*", help="add packed results to the committed ones, and draw")
+    parser.add_argument("--job", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.job:
-        env, agent, measure = options.job
-        work(env, agent, measure, options.seeds, options.share, options.file)
+        work(options.job, options.share, _file(options.out, options.job))
         return
-    if not options.draw:
-        run_all([job for job in jobs() if options.only in " ".join(job)], options)
-    if options.draw or (options.share == 1.0 and options.seeds == 5):
-        records = collect(options.out)
-        print(write_table(records))
-        print(draw(records))
+    if options.draw is not None:
+        new = [json.loads(path.read_text()) for path in options.draw] + [results_in(options.out)]
+        print(write_results(merge([record for one in new for record in one["records"]])))
+        return
+    listed = options.jobs.read_text().splitlines() if options.jobs else job_names(options.seeds, options.group)
+    wanted = [name for name in listed if name.strip() and any(text in name for text in options.only)]
+    if options.list:
+        print("\n".join(wanted))
+        return
+    for name in wanted:
+        parse(name)
+    run_all(wanted, options)
+    if options.pack:
+        options.pack.write_text(json.dumps(results_in(options.out)) + "\n")
 
 
 if __name__ == "__main__":

@@ -17,12 +17,35 @@ def test_benchmark_imports(benchmark, path):
     assert benchmark(path.stem).__doc__
 
 
-def test_agents_of_public_environments_can_be_made(benchmark):
+def test_jobs_of_public_environments_name_agents_that_exist(benchmark):
     module = benchmark("public_environments")
-    for env, name, measure in module.jobs():
-        agent = module.make_agent(name, module.TASKS[env], measure)
-        assert str(agent.risk) == measure
-        assert (agent.actions == "continuous") == module.TASKS[env].continuous
+    names = module.job_names(seeds=3, group=2)
+    assert len(names) == len(set(names))
+    for name in names:
+        (env,), agent, measure, seeds = module.parse(name)
+        assert set(seeds) <= {0, 1, 2}
+        if agent not in module.PEERS:
+            made = getattr(rp, agent)(measure)
+            assert str(made.risk) == measure
+            assert (made.actions == "continuous") == module.TASKS[env].continuous
+
+
+def test_rows_of_public_environments_join_groups_of_seeds(benchmark, tmp_path, monkeypatch):
+    module = benchmark("public_tables")
+    monkeypatch.setattr(module, "RESULTS", tmp_path)
+    about = {"env": "CartPole", "agent": "Adaptive", "steps": 10, "device": "cpu", "seconds": 1.0}
+    guess = {"estimates": [90.0], "earned": [80.0], "ranges": [50.0]}
+    records = [
+        {**about, **guess, "risk": "mean", "seeds": [1], "means": [90.0], "cvars": [10.0]},
+        {**about, **guess, "risk": "mean", "seeds": [0], "means": [80.0], "cvars": [10.5]},
+        {**about, **guess, "risk": "cvar:0.25", "seeds": [0], "means": [70.0], "cvars": [60.0]},
+        {**about, **guess, "risk": "cvar:0.25", "seeds": [1], "means": [70.0], "cvars": [60.5]},
+    ]
+    text = module.write_results(module.merge(records))
+    assert module.merge([])["CartPole", "Adaptive", "mean"]["means"] == [80.0, 90.0]
+    assert "| CartPole | 40,000 | Adaptive | 2 | 85.0 ± 63.5 |" in text
+    assert "training for CVaR gains 50 ± 4.5 in CVaR" in text
+    assert "estimates are off by 20 %" in text
 
 
 def test_agents_of_the_throughput_benchmark_have_their_sizes(benchmark):
