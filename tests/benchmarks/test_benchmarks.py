@@ -44,8 +44,11 @@ def test_rows_of_public_environments_join_groups_of_seeds(benchmark, tmp_path, m
     text = module.write_results(module.merge(records))
     assert module.merge([])["CartPole", "Adaptive", "mean"]["means"] == [80.0, 90.0]
     assert "| CartPole | 40,000 | Adaptive | 2 | 85.0 ± 63.5 |" in text
-    assert "training for CVaR gains 50 ± 4.5 in CVaR" in text
-    assert "estimates are off by 20 %" in text
+    assert "| CartPole | 40,000 | IQN | – | not run | not run | not run | not run | not run | not run |" in text
+    found = {(question, answer): line for question, answer, line in module.checks(module.merge([])) if "Adap" in line}
+    assert found[module.NOT_WORSE, module.HOLDS] == "CartPole, Adaptive (60.2 beside 10.2, ± 4.49)"
+    assert found[module.ESTIMATES, module.SHORT] == "CartPole, Adaptive for the mean (20 %)"
+    assert found[module.PEER, module.NOT_RUN] == "CartPole, Adaptive"
 
 
 def test_agents_of_the_throughput_benchmark_have_their_sizes(benchmark):
