@@ -180,9 +180,9 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
         lambda run: rp.IQN(learning_rate=0.1),  # pyright: ignore[reportCallIssue]
         r"IQN has no field 'learning_rate'; give training=rp.Training\(learning_rate=…\)",
     ),
-    "misplaced old name": (
-        lambda run: rp.TQLContinuous(actor_lr=0.1),  # pyright: ignore[reportCallIssue]
-        r"actor_lr is now called actor_learning_rate; give training=rp.ActorCriticTraining\(actor_learning_rate=…\)",
+    "misplaced hyperparameter of an actor": (
+        lambda run: rp.TQLContinuous(actor_learning_rate=0.1),  # pyright: ignore[reportCallIssue]
+        r"no field 'actor_learning_rate'; give training=rp.ActorCriticTraining\(actor_learning_rate=…\)",
     ),
     "misspelt field": (
         lambda run: rp.Training(learning_rat=0.1),  # pyright: ignore[reportCallIssue]

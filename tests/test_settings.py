@@ -5,8 +5,6 @@ import pytest
 
 import riskpath as rp
 
-DECAY = "learning_rate_decay=0.1"  # that of `rp.Training` itself
-
 
 @pytest.mark.parametrize(
     ("agent", "text"),
@@ -14,8 +12,8 @@ DECAY = "learning_rate_decay=0.1"  # that of `rp.Training` itself
         (rp.IQN(), "IQN()"),
         (rp.Adaptive("cvar:0.25"), "Adaptive()"),
         (rp.Adaptive("cvar:0.1", discount=0.5), "Adaptive(risk='cvar:0.1', discount=0.5)"),
-        # The defaults of `rp.Training` are not those of `rp.Adaptive`.
-        (rp.Adaptive(training=rp.Training()), f"Adaptive(training=Training({DECAY}, batch_size=32))"),
+        (rp.Adaptive(training=rp.Training()), "Adaptive()"),
+        (rp.Adaptive(training=rp.Training(batch_size=32)), "Adaptive(training=Training(batch_size=32))"),
         (rp.IQN(training=rp.Training()), "IQN()"),
         (rp.IQN(network=rp.Network(head="deep", window=3)), "IQN(network=Network(head='deep', window=3))"),
         (rp.IQN(network=rp.Network(hidden=(8, 8))), "IQN(network=Network(hidden=(8, 8)))"),

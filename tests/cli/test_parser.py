@@ -1,4 +1,4 @@
-"""Unknown and old options, and refusals by tyro."""
+"""Unknown options, and refusals by tyro."""
 
 import pytest
 import tyro
@@ -14,17 +14,8 @@ KNOWN = ["--env", "--steps", "--num-envs", *agent_options(rp.TQL())]
 @pytest.mark.parametrize(
     ("unknown", "line"),
     [
-        (["--agent.lr", "1"], "--agent.lr is now called --agent.learning-rate"),
-        (["--agent.training.lr=1"], "--agent.training.lr is now called --agent.training.learning-rate"),
-        (["--lr", "1"], "--lr is now called --agent.learning-rate"),
-        (["--envs", "4"], "--envs is now called --num-envs"),
-        (["--agent.memory", "4"], "--agent.memory is now called --agent.history-size"),
-        (["--agent.network.channels", "4"], "--agent.network.channels is now called --agent.network.conv-channels"),
-        (["--agent.target_period", "4"], "--agent.target-period is now called --agent.target-update-interval"),
-        (["--agent.no-normalise"], "--agent.no-normalise is now called --agent.no-normalize-observations"),
-        (["--agent.history", "lstm"], "--agent.history no longer exists: histories are read by a GRU"),
-        (["--agent.quiet", "0.1"], "unknown option --agent.quiet"),  # TQL has no epsilon
-        (["--watch", "x"], "unknown option --watch"),  # an argument of rp.train, not an option
+        (["--env-name", "x"], "unknown option --env-name"),
+        (["--agent.no-normalise"], "unknown option --agent.no-normalise"),
         (["--step", "5"], "unknown option --step (did you mean --steps?)"),
         (["--agent.learnin-rate", "1"], "unknown option --agent.learnin-rate (did you mean --agent.learning-rate?)"),
         (["--learning-rate", "1"], "unknown option --learning-rate (did you mean --agent.learning-rate?)"),
@@ -36,20 +27,14 @@ def test_unknown_options_are_answered_with_the_option_that_was_meant(unknown, li
     assert unknown_line(unknown, KNOWN).startswith(line)
 
 
-def test_the_new_meaning_of_an_old_option_is_explained():
-    line = unknown_line(["--agent.training.lr-end", "1e-4"], KNOWN)
-    assert line.startswith("--agent.training.lr-end is now called --agent.training.learning-rate-decay (the share of")
-
-
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--agent.lr", "1"], "--agent.lr is now called --agent.learning-rate"),
-        (["--agent.head", "late"], "must be factored, deep or table, got 'late' (late is now called factored)"),
-        (["--agent", "iqtd3", "--agent.quiet", "1"], "--agent.quiet is now called --agent.epsilon (1 − quiet)"),
+        (["--agent.learnin-rate", "1"], "unknown option --agent.learnin-rate (did you mean --agent.learning-rate?)"),
+        (["--agent.head", "late"], "must be factored, deep or table, got 'late'"),
     ],
 )
-def test_old_options_are_refused_by_the_parser(unchecked, arguments, line):
+def test_unknown_options_and_values_are_refused_by_the_parser(unchecked, arguments, line):
     with pytest.raises(rp.RiskpathError) as error:
         parser.parse(["train", *arguments])
     assert line in str(error.value)

@@ -239,9 +239,7 @@ def test_the_lanes_of_a_program_do_not_see_each_other(unchecked):
             "IQN needs discrete actions, but this environment has continuous actions",
         ),
         (lambda: rp.Network(head="best"), "head must be factored or deep or table, got 'best'"),  # pyright: ignore[reportArgumentType]
-        (lambda: rp.Network(history="lstm"), "history no longer exists: histories are read by a GRU"),  # pyright: ignore[reportCallIssue]
-        (lambda: rp.Training(lr=0.1), "Training: lr is now called learning_rate"),  # pyright: ignore[reportCallIssue]
-        (lambda: rp.Network(head="late"), "late is now called factored"),  # pyright: ignore[reportArgumentType]
+        (lambda: rp.Network(history="lstm"), "Network has no field 'history'"),  # pyright: ignore[reportCallIssue]
         (lambda: rp.Network(hidden=()), "a network needs at least one hidden layer"),
         (
             lambda: rp.train(tiny("IQN", train_freq=3), "RiskyGrid", steps=10, num_envs=2),

@@ -20,9 +20,9 @@ from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 from riskpath.agents.config import ActorCriticTraining, BaseTraining, Training
 from riskpath.agents.episodes import Episodes
 from riskpath.errors import RiskpathError
+from riskpath.hyperparameters import Hyperparameters, completed
 from riskpath.nn.losses import midpoints
 from riskpath.nn.network import Network
-from riskpath.renamed import Hyperparameters
 from riskpath.risk.compose import as_risk
 from riskpath.risk.measures import Mean, RiskMeasure
 from riskpath.types import EnvSpec, Key, TimeStep
@@ -87,6 +87,12 @@ class Agent(Hyperparameters):
     independent_heads: ClassVar[bool] = False
     """Whether the agent can choose several things at once by one head for each (`EnvSpec.action_heads`): the value of a
     joint action is then the sum of its parts, which the best of each part maximises."""
+
+    def __post_init__(self):
+        """Keep the agent's own defaults where a network or a training was given in part."""
+        for name in ("network", "training"):
+            default = type(self).__dataclass_fields__[name].default
+            object.__setattr__(self, name, completed(getattr(self, name), default))
 
     def __check_init__(self):
         require_positive(discount=self.discount)

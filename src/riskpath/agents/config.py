@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from riskpath.errors import RiskpathError
+from riskpath.hyperparameters import Hyperparameters
 from riskpath.nn.network import Network
-from riskpath.renamed import Hyperparameters, renamed_line
 from riskpath.validation import (
     fields,
     given,
@@ -189,9 +189,7 @@ class ActorCriticTraining(BaseTraining):
         require_positive(hold_steps=self.hold_steps)
         require_share(**fields(self, "epsilon", "ou_episodes", "ou_theta"))
         if self.twin_target not in get_args(TwinTarget):
-            line = renamed_line(self.twin_target) if isinstance(self.twin_target, str) else None
-            accepted = " or ".join(get_args(TwinTarget))
-            raise RiskpathError(f"twin_target must be {accepted}, {line or f'got {self.twin_target!r}'}")
+            raise RiskpathError(f"twin_target must be {' or '.join(get_args(TwinTarget))}, got {self.twin_target!r}")
 
     @property
     def samples_per_learn(self) -> int:

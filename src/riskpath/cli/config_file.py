@@ -12,7 +12,6 @@ from riskpath.agents.agent import Agent
 from riskpath.cli.options import TrainOptions
 from riskpath.errors import RiskpathError, did_you_mean
 from riskpath.registry import concrete, simplify
-from riskpath.renamed import renamed_line
 from riskpath.risk.measures import RiskMeasure
 
 TYPES: dict[str, tuple[type, ...]] = {
@@ -93,11 +92,10 @@ def _updated(module: Any, fields: dict[str, Any], where: str) -> Any:
 
 
 def _require_known(values: dict[str, Any], known: list[str], where: str) -> None:
-    """Refuse names that do not exist; answer an old name with the new one."""
+    """Refuse names that do not exist."""
     for name in values:
         if name not in known:
-            line = renamed_line(name) or f"unknown name {name!r}{did_you_mean(name, known)}"
-            raise RiskpathError(f"{where}: {line}")
+            raise RiskpathError(f"{where}: unknown name {name!r}{did_you_mean(name, known)}")
 
 
 def assignments(texts: Iterable[str]) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from riskpath.cli.config_file import agent_class, read_config
 from riskpath.cli.options import PARSERS, TrainOptions, agent_options
 from riskpath.cli.run_commands import train
 from riskpath.errors import RiskpathError, did_you_mean
-from riskpath.renamed import REMOVED, RENAMED, renamed_line
 
 try:  # not public yet: without it, tyro prints its own message, which has several lines
     from tyro import _errors as tyro_errors
@@ -102,32 +101,12 @@ def _as_option(name: str) -> str:
 
 
 def unknown_line(unknown: list[str], known: list[str]) -> str:
-    """Return the line that answers unknown arguments: the new name of an old option, or the most similar one."""
+    """Return the line that answers unknown arguments, with the most similar option."""
     options = [word.partition("=")[0].replace("_", "-") for word in unknown if word.startswith("--")]
     if not options:
         by_name = f": give it by name, for example --env {unknown[0]}" if "--env" in known else ""
         return f"unexpected argument {unknown[0]!r}{by_name}"
-    for option in options:
-        if line := _renamed_option(option, known):
-            return line
     return f"unknown option {options[0]}{did_you_mean(options[0][2:], known)}"
-
-
-def _renamed_option(option: str, known: list[str]) -> str | None:
-    """Return the line that answers an old option, if the new one is an option of this command."""
-    last = option[2:].rpartition(".")[2]
-    name = last.removeprefix("no-").replace("-", "_")
-    if name in REMOVED:
-        return renamed_line(name, option)
-    if name not in RENAMED:
-        return None
-    new = RENAMED[name].split()[0].replace("_", "-")
-    if _as_option(new) in known:
-        return renamed_line(name, f"--{last}")
-    if f"--agent.{new}" in known:
-        full = option if "." in option else f"--agent.{last}"
-        return f"{option}{(renamed_line(name, full) or '').removeprefix(full)}"
-    return None
 
 
 def _refuse(event: Any) -> None:
@@ -145,9 +124,8 @@ def refusal_line(event: Any) -> str | None:
             return f"{option}: {event.message}" if option else event.message
         case tyro_errors.InvalidChoice():
             *first, last = event.choices
-            hint = renamed_line(event.value)
             accepted = f"{', '.join(first)} or {last}" if first else last
-            return f"{option} must be {accepted}, got {event.value!r}{f' ({hint})' if hint else ''}"
+            return f"{option} must be {accepted}, got {event.value!r}"
         case tyro_errors.BadValue():
             return f"{option} needs a value"
         case tyro_errors.MissingArgs():

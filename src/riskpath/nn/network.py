@@ -5,9 +5,9 @@ from typing import get_args
 import equinox as eqx
 
 from riskpath.errors import RiskpathError
+from riskpath.hyperparameters import Hyperparameters
 from riskpath.nn.heads import HeadKind
 from riskpath.nn.observation_encoder import ObservationEncoder
-from riskpath.renamed import Hyperparameters, renamed_line
 from riskpath.types import EnvSpec, Key
 from riskpath.validation import given, require_counts, require_widths
 
@@ -31,8 +31,7 @@ class Network(Hyperparameters):
 
     def __check_init__(self):
         if self.head not in get_args(HeadKind):
-            hint = renamed_line(self.head) if isinstance(self.head, str) else None
-            raise RiskpathError(f"head must be {' or '.join(get_args(HeadKind))}, {hint or f'got {self.head!r}'}")
+            raise RiskpathError(f"head must be {' or '.join(get_args(HeadKind))}, got {self.head!r}")
         if not self.hidden:
             raise RiskpathError("a network needs at least one hidden layer, for example hidden=(64,)")
         require_widths(hidden=self.hidden, conv_channels=self.conv_channels or ())

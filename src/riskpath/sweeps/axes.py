@@ -13,7 +13,7 @@ from riskpath.agents.agent import Agent
 from riskpath.envs import make
 from riskpath.envs.environment import Environment
 from riskpath.errors import RiskpathError, did_you_mean, in_one_line, short_repr
-from riskpath.renamed import Hyperparameters
+from riskpath.hyperparameters import Hyperparameters
 from riskpath.risk.measures import RiskMeasure
 
 ENV = "env"
