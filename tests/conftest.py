@@ -148,7 +148,7 @@ def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let training count its steps and do nothing else, so that no program that learns is compiled."""
-    from riskpath.training import fused_loop  # here, where its types are checked
+    from riskpath.training import fused_loop, host_loop  # here, where its types are checked
 
     def steps_only(lanes: Any, steps: Any) -> Any:
         return eqx.tree_at(lambda s: s.steps, lanes, lanes.steps + steps)
@@ -157,8 +157,12 @@ def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
         each = fused_loop.steps_per_round(lanes.agent, lanes.num_envs)
         return steps_only(lanes, rounds * each), {"loss": jnp.zeros(lanes.count)}
 
+    def advance(lanes: Any, vector: Any, spec: Any, steps: int, rounds: int) -> Iterator[Any]:
+        yield steps_only(lanes, steps), {"loss": jnp.zeros(lanes.count)}
+
     monkeypatch.setattr(fused_loop, "warm_up", lambda lanes, spec, moves: steps_only(lanes, moves * lanes.num_envs))
     monkeypatch.setattr(fused_loop, "chunk", chunk)
+    monkeypatch.setattr(host_loop, "advance", advance)
 
 
 @contextmanager
