@@ -172,8 +172,7 @@ def test_the_loss_is_its_equation(risk, length, terminated):
     keys, losses = jax.random.split(jax.random.key(7)), []
     step, utility = sample.transition, measure_utility(risk)
     for own in (0, 1):
-        contexts = agent.form.relabel(step, 1, state.params.plan, UNITS, 0.9, key=keys[own])
-        context, after = (jax.tree.map(lambda x: x[0], one) for one in contexts)
+        context, after = relabelled(agent.form, step, state.params.plan, keys[own])
         mine = twin(state.params.critic, own)
         online = law_of(agent, state, mine, part, after, 1)
         best = best_of(online, lambda z, after=after: utility(after, z))
@@ -199,11 +198,22 @@ def measure_utility(risk: str) -> Any:
     return utility
 
 
-def law_of(agent: Any, state: AgentState, critic: Any, sample: Any, context: Any, after: int) -> np.ndarray:
-    """Return the law of every action before a sample (0), or after its first, second, … step."""
+@eqx.filter_jit  # one program, not one for each operation
+def predicted_law(form: Any, state: AgentState, critic: Any, sample: Any, context: Any, after: int) -> jax.Array:
     now, later = both_features(critic.inputs, state, sample)
     seen = later[after - 1] if after else now
-    return np.asarray(critic(seen, agent.form.describe(context, UNITS, jnp.zeros(()))))
+    return critic(seen, form.describe(context, UNITS, jnp.zeros(())))
+
+
+def law_of(agent: Any, state: AgentState, critic: Any, sample: Any, context: Any, after: int) -> np.ndarray:
+    """Return the law of every action before a sample (0), or after its first, second, … step."""
+    return np.asarray(predicted_law(agent.form, state, critic, sample, context, after))
+
+
+@eqx.filter_jit
+def relabelled(form: Any, step: Transition, plan: Any, key: Any) -> Any:
+    """Return one context before a step, and the one after it."""
+    return jax.tree.map(lambda x: x[0], form.relabel(step, 1, plan, UNITS, 0.9, key=key))
 
 
 def best_of(law: np.ndarray, utility: Any) -> int:
@@ -235,8 +245,7 @@ def test_the_loss_over_several_steps_is_its_equation(risk, progress, most):
 
     def contexts_of(own: int) -> tuple[Any, list[Any]]:
         """Return the context before the first step, and those after each step."""
-        relabelled = agent.form.relabel(stored(0).first, 1, state.params.plan, UNITS, 0.9, key=keys[own])
-        before, after = (jax.tree.map(lambda x: x[0], one) for one in relabelled)
+        before, after = relabelled(agent.form, stored(0).first, state.params.plan, keys[own])
         afters = [after]
         for reward in rewards[1:]:
             afters.append(agent.form.advance(afters[-1], jnp.float32(reward), 0.9))
@@ -279,8 +288,7 @@ def test_the_loss_of_continuous_actions_is_its_equation(length, terminated):
     sample_key, step_key = jax.random.split(key)
     for _ in range(3):  # one step of the critics, one sample, one context
         (step_key,) = jax.random.split(step_key, 1)
-    contexts = agent.form.relabel(step, 1, state.params.plan, UNITS, 0.9, key=jax.random.split(sample_key, 1)[0])
-    context, after = (jax.tree.map(lambda x: x[0], one) for one in contexts)
+    context, after = relabelled(agent.form, step, state.params.plan, jax.random.split(sample_key, 1)[0])
     utility = lambda z: TIE * z - max(SCALE * float(context.goal) - z, 0.0)  # noqa: E731
 
     def output(network, following: bool, *action) -> np.ndarray:
