@@ -64,9 +64,10 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 SLOWEST = (
-    *("test_adaptive", "test_docs", "test_train", "test_host_loop", "test_run_commands", "test_actor_critic"),
-    *("test_observation_encoder", "test_checkpoint", "test_selection", "test_critics", "test_losses", "test_scales"),
-    *("test_qrsrm", "test_agent", "test_predictor", "test_evaluation", "test_grid_solver", "test_extras", "test_demo"),
+    *("test_host_loop", "test_adaptive", "test_train", "test_docs", "test_grid_brackets", "test_selection"),
+    *("test_run_commands", "test_losses", "test_grid_solver", "test_observation_encoder", "test_checkpoint"),
+    *("test_predictor", "test_critics", "test_market", "test_actor_critic", "test_qrsrm", "test_exported_policy"),
+    *("test_agent", "test_evaluation", "test_extras", "test_demo"),
 )
 """Files that take longest."""
 
@@ -145,10 +146,10 @@ def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_loop, "_turn", optimise(host_loop._turn))
 
 
-@pytest.fixture
-def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def without_training() -> Iterator[None]:
     """Let training count its steps and do nothing else, so that no program that learns is compiled."""
-    from riskpath.training import fused_loop  # here, where its types are checked
+    from riskpath.training import fused_loop, host_loop  # here, where its types are checked
 
     def steps_only(lanes: Any, steps: Any) -> Any:
         return eqx.tree_at(lambda s: s.steps, lanes, lanes.steps + steps)
@@ -157,8 +158,21 @@ def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
         each = fused_loop.steps_per_round(lanes.agent, lanes.num_envs)
         return steps_only(lanes, rounds * each), {"loss": jnp.zeros(lanes.count)}
 
-    monkeypatch.setattr(fused_loop, "warm_up", lambda lanes, spec, moves: steps_only(lanes, moves * lanes.num_envs))
-    monkeypatch.setattr(fused_loop, "chunk", chunk)
+    def advance(lanes: Any, vector: Any, spec: Any, steps: int, rounds: int) -> Iterator[Any]:
+        yield steps_only(lanes, steps), {"loss": jnp.zeros(lanes.count)}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fused_loop, "warm_up", lambda lanes, spec, moves: steps_only(lanes, moves * lanes.num_envs))
+        patch.setattr(fused_loop, "chunk", chunk)
+        patch.setattr(host_loop, "advance", advance)
+        yield
+
+
+@pytest.fixture
+def untrained() -> Iterator[None]:
+    """Train nothing in one test."""
+    with without_training():
+        yield
 
 
 @contextmanager

@@ -36,16 +36,18 @@ REPEATED = [
     "examples/own_agent.py",  # docs/guides/own-agent.md trains an agent, and has this one
     "examples/serve_policy.py",  # guides/production.md exports as well, and tests/evaluation
     "examples/tune_with_optuna.py",  # docs/guides/sweeps.md calls the same
-    "examples/own_environment.py",  # docs/guides/gymnasium.md trains on an environment of its own
+    "examples/own_environment.py",  # tests/training/test_host_loop.py trains on environments of its own
 ]
 """Pages and examples that `make test` leaves out."""
 UNTRAINED = [
     "README.md",
-    *(f"docs/guides/{name}.md" for name in ("evaluation", "own-measure", "sweeps", "training")),
+    *(f"docs/guides/{name}.md" for name in ("evaluation", "gymnasium", "own-measure", "sweeps", "training")),
     *(f"docs/agents/{name}.md" for name in ("cvar-drl", "iqn", "qrsrm", "tql")),
     "examples/learn_and_compare.py",
+    "examples/save_and_resume.py",
 ]
-"""Those that `make test` runs with stand-ins for the steps of training: the tests of their agents train them.
+"""Those that `make test` runs with stand-ins for the steps of training: the tests of their agents, of environments
+outside of the program and of saved runs train the same.
 
 Other guides and tutorials are trained as they are written.
 """
@@ -127,7 +129,8 @@ def test_links_have_targets(page):
 
 @every_page
 def test_commands_and_configurations_are_parsed(page, tmp_path, unchecked):
-    for number, content in enumerate(blocks(page, "json") or ["{}"]):
+    (tmp_path / "0.json").write_text("{}")  # for commands of a page without a configuration
+    for number, content in enumerate(blocks(page, "json")):
         config = tmp_path / f"{number}.json"
         config.write_text(content)
         assert callable(parse(["train", "--config", str(config)]))

@@ -161,6 +161,9 @@ LEARNING = rp.ActorCriticTraining(
 class TwoBets(rp.Environment):
     """Two bets on normal variables: the first is to be taken, the second to be taken the other way round."""
 
+    unit: jax.Array = eqx.field(default=1.0, converter=jnp.asarray)
+    """Of rewards."""
+
     @property
     def spec(self) -> EnvSpec:
         return EnvSpec(num_actions=0, observation_shape=(1,), max_episode_steps=2, action_size=1)
@@ -169,7 +172,7 @@ class TwoBets(rp.Environment):
         return jnp.zeros((1,)), jnp.zeros(())
 
     def step(self, key: Any, state: Any, action: Any) -> Any:
-        reward = action[0] * (jnp.where(state > 0, -2.0, 2.5) + jax.random.normal(key))
+        reward = self.unit * action[0] * (jnp.where(state > 0, -2.0, 2.5) + jax.random.normal(key))
         return (state + 1)[None], state + 1, reward, state > 0, jnp.zeros((), bool)
 
     def action_mask(self, state: Any) -> Any:
@@ -207,6 +210,17 @@ def test_a_short_run_finds_the_best_bets(kind, improved, unchecked):
     _, before, after = improved(kind)
     assert (before < BEST - 1.5).all(), before
     assert after == pytest.approx([BEST, BEST], abs=0.5), after
+
+
+def test_rewards_times_1024_give_the_same_decisions_bit_for_bit(unchecked):
+    # As in test_scales.py; here, because the program of the test before serves it.
+    one, other = (rp.train(learner("IQTD3"), TwoBets(unit), steps=400, seeds=2, num_envs=4) for unit in (1.0, 1024.0))
+    parameters = (jax.tree.leaves(eqx.filter(run.lanes.agent_state.params, eqx.is_array)) for run in (one, other))
+    for a, b in zip(*parameters, strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(1024 * one.lanes.return_so_far, other.lanes.return_so_far)
+    np.testing.assert_array_equal(1024 * one.estimates(), other.estimates())
+    assert int(one.lanes.agent_state.gradient_steps[0]) > 0
 
 
 # The losses of the two other forms are in test_losses.py, their shapes in test_agent.py.

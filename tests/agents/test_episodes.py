@@ -226,11 +226,15 @@ def test_what_is_still_expected_falls_along_the_mean_path(length):
         ends = jnp.tile(time == length - 1, ENVS)
         return episodes.add(jnp.full(ENVS, 2.0), so_far, jnp.tile(time, ENVS), ends, *shown, 1.0), None
 
-    times = jnp.arange(length, dtype=jnp.int32)
-    episodes = jax.lax.scan(step, no_episodes(*shown, length), jnp.tile(times, 3))[0]
-    assert float(jnp.sum(episodes.visits)) == 3 * length * ENVS
-    units = Units.of(episodes, jnp.ones(()))
-    found = jax.vmap(units.expected)(episodes.clock(jnp.append(times, length)))
+    @jax.jit
+    def played() -> Any:
+        times = jnp.arange(length, dtype=jnp.int32)
+        episodes = jax.lax.scan(step, no_episodes(*shown, length), jnp.tile(times, 3))[0]
+        units = Units.of(episodes, jnp.ones(()))
+        return episodes.visits, jax.vmap(units.expected)(episodes.clock(jnp.append(times, length)))
+
+    visits, found = played()
+    assert visits.sum() == 3 * length * ENVS
     one_part = 2.0 * max(1.0, length / PATH)  # where a part of the path has several steps, it is their mean
     np.testing.assert_allclose(found, 2.0 * (length - np.arange(length + 1)), atol=1.1 * one_part)
     assert float(found[0]) == pytest.approx(2.0 * length)
@@ -246,6 +250,6 @@ def test_first_observations_are_those_of_the_latest_episodes(envs):
         done, shown = np.arange(envs) % 3 != t % 3, 100.0 * t + np.arange(envs)
         zeros, times, mask = jnp.zeros((envs,)), jnp.full((envs,), t, jnp.int32), jnp.ones((envs, 1), bool)
         first = jnp.asarray(shown, jnp.float32)[:, None]
-        episodes = episodes.add(zeros, zeros, times, jnp.asarray(done), first, mask, 1.0)
+        episodes = compiled_add(episodes, zeros, zeros, times, jnp.asarray(done), first, mask, 1.0)
         latest += shown[done].tolist()[:NUM_STARTS]
     assert sorted(np.ravel(episodes.first_observation).tolist()) == latest[-NUM_STARTS:]

@@ -75,10 +75,8 @@ def predicted(run: rp.Run) -> np.ndarray:
     return np.asarray(agent.quantiles(state, state.initial_memory, first, jnp.array([0.1, 0.5, 0.9])))
 
 
-# The losses of all agents are given a scale of rewards in test_losses.py.
-@pytest.mark.parametrize(
-    "name", ["IQN", "IQTD3", *(pytest.param(name, marks=pytest.mark.long) for name in ("CVaRDRL", "TQL"))]
-)
+@pytest.mark.long  # the test below and test_actor_critic.py ask the same of a table of IQN and of IQTD3
+@pytest.mark.parametrize("name", AGENTS)
 def test_rewards_times_1024_give_the_same_decisions_bit_for_bit(name, unchecked):
     environments = [Push(), Push(1024.0)] if name == "IQTD3" else [years(), years(1024.0)]
     one, other = (rp.train(AGENTS[name], env, steps=200, num_envs=2) for env in environments)
@@ -95,7 +93,7 @@ def test_rewards_times_1024_give_the_same_decisions_bit_for_bit(name, unchecked)
 
 def test_rewards_in_any_unit_or_with_a_constant_per_episode_give_the_same_policies(unchecked, optimised):
     """With rewards around 1 and kappa = 1, the former default, critics would learn expectiles, and choose shares."""
-    problems = [years(), years(1000.0), years(0.01), years(bonus=300.0), years(bonus=-300.0)]
+    problems = [years(), years(1024.0), years(0.01), years(bonus=300.0), years(bonus=-300.0)]
     training = rp.Training(
         learning_starts=200, learning_rate=0.05, learning_rate_decay=0.01, decay_steps=3_000.0, epsilon_end=0.25,
         batch_size=16, online_taus=16, target_taus=16, act_taus=16,
@@ -112,6 +110,13 @@ def test_rewards_in_any_unit_or_with_a_constant_per_episode_give_the_same_polici
         first, memory = policy("year 1")
         chosen = (first, policy("year 2", memory, 0.0)[0])
         assert chosen == (("bonds", "bonds") if setting < len(problems) else ("shares", "shares"))
+    one, other = (stored_actions(run)[:, setting] for setting in (0, 1))  # a power of two changes no bit
+    np.testing.assert_array_equal(one, other)
+    assert len(np.unique(one[20:])) > 1
+    for leaf in jax.tree.leaves(eqx.filter(run.lanes.agent_state.params, eqx.is_array)):
+        np.testing.assert_array_equal(leaf[0], leaf[1])
+    estimates = run.estimates()
+    np.testing.assert_array_equal(1024 * estimates[0], estimates[1])
 
 
 def test_given_values_take_precedence():

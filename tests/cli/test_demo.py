@@ -17,7 +17,7 @@ EPISODES = 40
 def test_demo_prints_the_known_optima_and_what_agents_learned(cli, monkeypatch, tmp_path, unchecked, untrained):
     # Other tests train these agents.
     game = rp.BettingGame(rounds=2)
-    adaptive = functools.partial(demo.AGENTS["Adaptive"], selection_episodes=EPISODES)
+    adaptive = functools.partial(demo.AGENTS["Adaptive"], selection_episodes=0)
     few = {"mean-trained": demo.AGENTS["mean-trained"], "Adaptive": adaptive}
     changes = {"GAME": game, "AGENTS": few, "NETWORK": NETWORK, "TRAINING": TRAINING, "STEPS": 80, "EPISODES": EPISODES}
     for name, value in {**changes, "LEVELS": (0.25, 1.0)}.items():

@@ -18,8 +18,18 @@ import riskpath as rp
 from tests.cli.conftest import NETWORK, TINY, TRAINING
 from tests.cli.test_environments import own_module as own_module  # a fixture
 
-GRID = ("train", "--env", "RiskyGrid", *TINY)
-LAKE = ("train", "--env", "FrozenLake-v1", "--set", "is_slippery=false", "max_episode_steps=4", *TINY)
+GRID = ("train", "--env", "RiskyGrid", "--risk", "cvar:0.2", *TINY)  # levels of one measure share a program
+LAKE = (
+    "train",
+    "--env",
+    "FrozenLake-v1",
+    "--set",
+    "is_slippery=false",
+    "max_episode_steps=4",
+    "--risk",
+    "cvar:0.2",
+    *TINY,
+)
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
@@ -36,7 +46,7 @@ def read(folder: Path, name: str) -> Any:
 
 
 def test_train_equals_training_in_python_and_writes_it_down(cli, tmp_path, unchecked):
-    words = ("--seed", "3", "--risk", "cvar:0.2", "--discount=0.9", "--agent.learning-rate", "0.03")
+    words = ("--seed", "3", "--discount=0.9", "--agent.learning-rate", "0.03")
     status, out, _ = cli(*GRID, *words, "--set", "p_yellow=0.8", "--out", str(tmp_path))
     assert status == 0
     training = eqx.tree_at(lambda t: t.learning_rate, TRAINING, 0.03)
@@ -153,7 +163,7 @@ def test_a_killed_run_is_continued_from_its_last_checkpoint_without_double_lines
     recorded = logged_steps(folder)
     assert recorded == sorted(set(recorded))
     assert steps - 1 not in recorded
-    agent = rp.IQN(network=NETWORK, training=TRAINING)
+    agent = rp.IQN("cvar:0.2", network=NETWORK, training=TRAINING)
     whole = rp.train(agent, "RiskyGrid", steps=steps, seeds=2)
     lanes = read(folder, "result.json")["lanes"]
     np.testing.assert_array_equal([lane["estimate"] for lane in lanes], whole.estimates()[0])
@@ -185,7 +195,7 @@ def test_resume_keeps_the_checkpoint_intervals_and_accepts_others(cli, tmp_path,
 @pytest.mark.parametrize(("name", "field"), [("Lake-v0", "prize=2.0"), ("Grid", "p_yellow=0.5")])
 def test_a_run_on_an_own_environment_is_evaluated_and_resumed(cli, own_module, tmp_path, unchecked, name, field):
     env, folder = f"{own_module}:{name}", str(tmp_path / "x")
-    assert cli("train", "--env", env, "--set", field, *TINY, "--out", folder)[0] == 0
+    assert cli("train", "--env", env, "--set", field, "--risk", "cvar:0.2", *TINY, "--out", folder)[0] == 0
     for command in ("evaluate", "resume", "frontier"):
         status, _, err = cli(command, folder)
         assert (status, f"give --env {env}" in err) == (2, True)
@@ -204,7 +214,7 @@ def test_a_run_on_an_own_environment_is_evaluated_and_resumed(cli, own_module, t
 def test_a_run_saved_by_python_on_an_own_environment_is_read(cli, own_module, tmp_path, monkeypatch, unchecked):
     env, folder = f"{own_module}:Lake-v0", str(tmp_path / "x")
     monkeypatch.syspath_prepend(tmp_path)
-    rp.train(rp.IQN(network=NETWORK, training=TRAINING), env, steps=80, seeds=2).save(folder)
+    rp.train(rp.IQN("cvar:0.2", network=NETWORK, training=TRAINING), env, steps=80, seeds=2).save(folder)
     page = ("--out", str(tmp_path / "report.html"))
     for words in (("evaluate", folder), ("report", folder, *page)):
         status, _, err = cli(*words)
@@ -246,7 +256,7 @@ def test_a_folder_of_a_plain_save_is_evaluated_and_resumed_in_place(cli, tmp_pat
 
 def test_a_configuration_repeats_a_run(cli, tmp_path, unchecked):
     first, second = tmp_path / "a", tmp_path / "b"
-    assert cli(*GRID, "--risk", "cvar:0.3", "--set", "p_yellow=0.8", "--out", str(first))[0] == 0
+    assert cli(*GRID, "--set", "p_yellow=0.8", "--out", str(first))[0] == 0
     status, _, _ = cli("train", f"--config={first / 'config.json'}", "--out", str(second))
     assert status == 0
     assert read(first, "config.json") == read(second, "config.json")

@@ -109,9 +109,9 @@ def test_the_specification_has_the_length_of_episodes_and_whether_actions_determ
 )
 def test_the_longest_episode_is_found_without_walking_to_the_horizon(outcomes, horizon, steps):
     mdp = rp.FiniteMDP.from_outcomes(outcomes, "a", horizon=horizon)
-    before = time.monotonic()
+    before = time.process_time()
     assert mdp.max_episode_steps == tabulate(mdp).max_episode_steps == steps
-    assert time.monotonic() - before < 1
+    assert time.process_time() - before < 1  # whatever else the machine does
     if (mdp.horizon or 0) < 100:
         assert len(mdp.layers) == steps
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -66,12 +67,13 @@ def test_patches_and_a_product_are_a_convolution(shape):
     ],
 )
 def test_sizes(spec, channels, size):
-    encoder = ObservationEncoder(spec, False, channels, key=KEY)
-    assert encoder(jnp.ones(spec.observation_shape, spec.observation_dtype)).shape == (size,) == (encoder.size,)
+    encoder = eqx.filter_jit(ObservationEncoder)(spec, False, channels, key=KEY)
+    shown = jnp.ones(spec.observation_shape, spec.observation_dtype)
+    assert eqx.filter_eval_shape(encoder, shown).shape == (size,) == (encoder.size,)
 
 
 def encode_all(encoder: ObservationEncoder, observations: Any) -> np.ndarray:
-    return np.asarray(jax.vmap(encoder)(jnp.asarray(observations)))
+    return np.asarray(eqx.filter_jit(eqx.filter_vmap(encoder))(jnp.asarray(observations)))
 
 
 def test_states_with_coordinates_are_numbers_and_places():

@@ -84,7 +84,7 @@ def runs(tmp_path_factory) -> Any:
 @pytest.fixture
 def saved(runs, tmp_path, unchecked) -> Path:
     """A copy of a save to do harm to."""
-    return shutil.copytree(runs("IQN")[0], tmp_path / "a run")
+    return shutil.copytree(runs("TQL")[0], tmp_path / "a run")
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -111,10 +111,10 @@ def test_problems_of_different_sizes_come_back(given, tmp_path, unchecked):
     assert (back.values() == run.values()).all()
 
 
-# One agent with a history, one that chooses among its members. The states of all others come back in the
-# test before.
+# One agent with a history; one that chooses among its members is resumed in test_selection.py. The states of all
+# others come back in the test before.
 @pytest.mark.parametrize(
-    "name", [*(pytest.param(name, marks=pytest.mark.long) for name in ("IQN", "TQLContinuous")), "TQL", "Adaptive"]
+    "name", ["TQL", *(pytest.param(name, marks=pytest.mark.long) for name in ("IQN", "TQLContinuous", "Adaptive"))]
 )
 def test_a_resumed_run_is_the_uninterrupted_one(name, runs, unchecked):
     folder, whole = runs(name)
@@ -129,7 +129,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(name, runs, unchecked):
 
 
 def test_what_was_loaded_works_as_a_run(runs, tmp_path, unchecked):
-    folder, whole = runs("IQN")
+    folder, whole = runs("TQL")
     whole.save(tmp_path / "whole")
     run, start = load(tmp_path / "whole"), rp.RiskyGrid().cell(0, 0)
     assert bits(run.lanes) == bits(whole.lanes)
@@ -146,12 +146,12 @@ def test_what_was_loaded_works_as_a_run(runs, tmp_path, unchecked):
 def train_slowly(folder: str) -> None:
     """What the next test runs in a process of its own."""
     keeper = Checkpointer(folder, every_seconds=None, every_steps=1)
-    begin("IQN", 190, progress=lambda run, _: (keeper.save_if_due(run), time.sleep(0.3)))
+    begin("TQL", 190, progress=lambda run, _: (keeper.save_if_due(run), time.sleep(0.3)))
 
 
 @pytest.mark.long  # tests/cli/test_run_commands.py kills a process, too
 def test_killed_and_resumed(runs, tmp_path, unchecked):
-    runs("IQN")  # compiled here, and for the other process, too
+    runs("TQL")  # compiled here, and for the other process, too
     folder, root = tmp_path / "run", Path(__file__).parents[2]
     code = f"from tests.training.test_checkpoint import train_slowly; train_slowly({str(folder)!r})"
     child = subprocess.Popen([sys.executable, "-c", code], cwd=root)
@@ -166,7 +166,7 @@ def test_killed_and_resumed(runs, tmp_path, unchecked):
     assert child.wait() == -signal.SIGKILL
     run = load(folder)
     assert 60 <= run.steps < 190
-    assert bits(rp.train(run, steps=190 - run.steps).lanes) == bits(begin("IQN", 190).lanes)
+    assert bits(rp.train(run, steps=190 - run.steps).lanes) == bits(begin("TQL", 190).lanes)
 
 
 def header_of(folder: Path) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class Crash(BaseException):
 
 @pytest.mark.parametrize("moment", range(12))
 def test_a_crash_at_any_moment_leaves_a_save(moment, saved, runs, monkeypatch):
-    whole, calls = runs("IQN")[1], []
+    whole, calls = runs("TQL")[1], []
 
     def crashing(real: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -299,7 +299,7 @@ DAMAGE = {
     "other numbers": (edit(lambda h: h["agents"][0].update(discount=0.5)), "its hyperparameters or parameters differ"),
     "impossible number": (edit(lambda h: h["agents"][0]["risk"].update(level=7.0)), r"level must be in \(0, 1\]"),
     "wrong type": (edit(lambda h: h["agents"][0].update(risk="cvar:0.1")), "damaged"),
-    "unknown field": (edit(lambda h: h["agents"][0].update(colour=1)), "IQN has no colour"),
+    "unknown field": (edit(lambda h: h["agents"][0].update(colour=1)), "TQL has no colour"),
     "no agents": (edit(lambda h: h.pop("agents")), "damaged"),
     "odd sizes": (edit(lambda h: h.update(seeds="2")), "damaged"),
     "endless episodes": (
@@ -391,13 +391,13 @@ def test_own_classes_are_found_if_they_are_defined_in_the_process(tmp_path, monk
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_training_does_not_replace_another_run(overwrite, runs, tmp_path, unchecked):
-    folder = shutil.copytree(runs("IQN")[0], tmp_path / "run")
+    folder = shutil.copytree(runs("TQL")[0], tmp_path / "run")
     if overwrite:
-        begin("IQN", 20, checkpoint=Checkpointer(folder, overwrite=True))
+        begin("TQL", 20, checkpoint=Checkpointer(folder, overwrite=True))
         assert load(folder).steps == 20
         return
     with pytest.raises(rp.RiskpathError, match=r"there is a saved run at .*: continue it with") as refused:
-        begin("IQN", 20, checkpoint=folder)
+        begin("TQL", 20, checkpoint=folder)
     assert "\n" not in str(refused.value)
     assert load(folder).steps == 60
     assert rp.train(load(folder), steps=20, checkpoint=folder).steps == load(folder).steps == 80
@@ -436,7 +436,7 @@ def test_values_come_back_as_they_were(value):
 
 
 def test_only_a_save_is_replaced(runs, tmp_path, unchecked):
-    run = runs("IQN")[1]
+    run = runs("TQL")[1]
     full, file = tmp_path / "full", tmp_path / "file"
     full.mkdir()
     (full / "thesis.tex").write_text("years of work")
@@ -456,7 +456,7 @@ def test_only_a_save_is_replaced(runs, tmp_path, unchecked):
 
 
 def test_a_curve_that_json_cannot_hold_is_refused_in_time(runs, tmp_path, unchecked):
-    run = dataclasses.replace(runs("IQN")[1], curve=[{"step": 1, "note": object()}])
+    run = dataclasses.replace(runs("TQL")[1], curve=[{"step": 1, "note": object()}])
     with pytest.raises(rp.RiskpathError, match=r"its curve holds a builtins.object"):
         run.save(tmp_path / "run")
     assert not list(tmp_path.iterdir())

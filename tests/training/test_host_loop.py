@@ -122,7 +122,8 @@ def leaves(lanes: Lanes) -> list[np.ndarray]:
 
 HISTORY = rp.TQL(rp.CVaR(0.5), critic="trajectory", **SOFT)
 """Has a history, soft updates and, below, two environments; `IQTD3` has continuous actions and four of them."""
-ADAPTIVE = rp.Adaptive(rp.CVaR(0.5), **TINY_ADAPTIVE)
+ADAPTIVE = rp.Adaptive(rp.CVaR(0.5), network=NET, training=rp.Training(**SMALL, target_update_rate=0.3))
+"""Has contexts and the record of episodes, too; without a history it looks several steps ahead."""
 
 
 def check_both_loops(agent: rp.Agent, env: Any, envs: int) -> None:
@@ -140,13 +141,19 @@ def check_both_loops(agent: rp.Agent, env: Any, envs: int) -> None:
 @pytest.mark.parametrize(
     ("agent", "env", "envs"),
     [
-        (HISTORY, "RiskyGrid", 2),
+        (ADAPTIVE, "RiskyGrid", 2),
         # A Gymnasium environment with vectors of actions is trained below.
-        pytest.param(rp.IQTD3(rp.CVaR(0.5), **VECTORS), CAR, 4, marks=pytest.mark.long),
-        (ADAPTIVE, "RiskyGrid", 1),
-        pytest.param(AGENT, "RiskyGrid", 1, marks=pytest.mark.long),
+        *(
+            pytest.param(agent, env, envs, marks=pytest.mark.long)
+            for agent, env, envs in (
+                (HISTORY, "RiskyGrid", 2),
+                (rp.IQTD3(rp.CVaR(0.5), **VECTORS), CAR, 4),
+                (rp.Adaptive(rp.CVaR(0.5), **TINY_ADAPTIVE), "RiskyGrid", 1),
+                (AGENT, "RiskyGrid", 1),
+            )
+        ),
     ],
-    ids=["TQL", "IQTD3", "Adaptive", "IQN"],
+    ids=["Adaptive with a history", "TQL", "IQTD3", "Adaptive", "IQN"],
 )
 def test_both_loops_give_the_same_bits(agent, env, envs, unchecked):
     check_both_loops(agent, env, envs)
@@ -166,28 +173,28 @@ def test_both_loops_give_the_same_bits_compiled_as_users_do(agent, env, envs, un
 
 
 @pytest.mark.parametrize(
-    ("agent", "env"),
+    ("agent", "env", "seeds"),
     [
-        (AGENT, lambda: Echo(spaces.Discrete(4, start=1), spaces.Discrete(3, start=5))),
-        (AGENT, lambda: Echo(spaces.Dict({"x": spaces.Box(0.0, 1.0, (3,), np.float32)}))),
-        (AGENT, lambda: Echo(masked=True)),
-        (rp.IQTD3(rp.CVaR(0.5), **VECTORS), lambda: Echo(action_space=spaces.Box(-3.0, 1.0, (2,), np.float32))),
+        (AGENT, lambda: Echo(spaces.Discrete(4, start=1), spaces.Discrete(3, start=5)), 2),
+        (AGENT, lambda: Echo(spaces.Dict({"x": spaces.Box(0.0, 1.0, (3,), np.float32)})), 1),
+        (AGENT, lambda: Echo(masked=True), 1),  # the program serves most of the tests below
+        (rp.IQTD3(rp.CVaR(0.5), **VECTORS), lambda: Echo(action_space=spaces.Box(-3.0, 1.0, (2,), np.float32)), 2),
     ],
     ids=["numbers", "dict", "masked", "vectors"],
 )
-def test_a_gymnasium_environment_is_trained_evaluated_kept_and_resumed(agent, env, tmp_path, unchecked):
-    run = rp.train(agent, env, steps=80, seeds=2, checkpoint=tmp_path / "run")
+def test_a_gymnasium_environment_is_trained_evaluated_kept_and_resumed(agent, env, seeds, tmp_path, unchecked):
+    run = rp.train(agent, env, steps=80, seeds=seeds, checkpoint=tmp_path / "run")
     found = run.evaluate(episodes=5)
-    assert found.returns.shape == (1, 2, 5)
+    assert found.returns.shape == (1, seeds, 5)
     assert (found.returns == 5.0).all()
     assert found.finished == 1.0
     np.testing.assert_allclose(found.discounted, sum(0.99**i for i in range(5)), rtol=1e-6)
     one = env()
     obs, info = one.reset(seed=0)
-    action, _ = run.policy(1)(obs, mask=info.get("action_mask"))
+    action, _ = run.policy(seeds - 1)(obs, mask=info.get("action_mask"))
     one.step(action)  # which complains if it is not one of its own
     again = rp.load(tmp_path / "run", env=env)
-    assert again.policy(1)(obs, mask=info.get("action_mask"))[0] == pytest.approx(action)
+    assert again.policy(seeds - 1)(obs, mask=info.get("action_mask"))[0] == pytest.approx(action)
     assert rp.train(again, steps=20).steps >= 100
 
 

@@ -114,12 +114,13 @@ def test_the_number_of_held_out_episodes_follows_from_the_training(steps, wanted
     assert episodes_of(SimpleNamespace(steps=steps, spec=spec, sources=[0] * on_host), 9, wanted) == expected
 
 
-def test_training_goes_on_as_if_no_member_had_been_chosen(run):
+def test_a_saved_run_goes_on_as_if_no_member_had_been_chosen(run, tmp_path):
     agent = rp.Adaptive("cvar:0.25", **TINY)
     short = rp.train(agent, "RiskyGrid", steps=60, seeds=2)
     others = jnp.tile(jnp.eye(13)[3], (2, 1))  # whatever was chosen
     short.lanes = eqx.tree_at(lambda lanes: lanes.agent_state.params.plan.weights, short.lanes, others)
-    longer = rp.train(short, steps=40)
+    short.save(tmp_path / "run")
+    longer = rp.train(rp.load(tmp_path / "run"), steps=40)
     assert eqx.tree_equal(longer.lanes.replay_buffer, run.lanes.replay_buffer)
     assert eqx.tree_equal(longer.lanes.agent_state.params, run.lanes.agent_state.params)
 

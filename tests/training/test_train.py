@@ -53,14 +53,14 @@ def same(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
     return all((a == b).all() for a, b in zip(first, second, strict=True))
 
 
-# tests/agents/test_qrsrm.py asks a learned QRSRM for its exact values, test_tql_learns_to_bet_twice a learned TQL.
+# Those that learn below, and QRSRM in tests/agents/test_qrsrm.py, are asked for exact values that are known.
 @pytest.mark.parametrize(
-    "name", ["CVaRDRL", *(pytest.param(name, marks=pytest.mark.long) for name in ("QRSRM", "TQL joint"))]
+    "name", ["IQN", *(pytest.param(name, marks=pytest.mark.long) for name in ("CVaRDRL", "QRSRM", "TQL joint"))]
 )
 def test_a_learned_policy_goes_through_the_exact_evaluation(name):
-    # With the shapes checked: one agent without a history, one with. It comes first, so that it traces their programs.
+    # With the shapes checked. It comes first, so that it traces the program that most of the tests below train.
     mdp = rp.RiskyGrid().mdp()
-    run = rp.train(tiny(name), mdp, steps=100, seeds=2)
+    run = rp.train(tiny(name), "RiskyGrid", steps=100, seeds=2)
     law = mdp.evaluate(run.policy())
     assert run.law().isclose(law)
     assert abs(mdp.simulate(run.policy(), 30).mean() - law.mean) <= 5 * law.std / 30**0.5 + 1e-9
@@ -75,7 +75,8 @@ def test_same_seed_same_bits_and_another_seed_others(name, unchecked):
     assert not same(parameters(runs[0], 0), parameters(runs[2], 0))
 
 
-def test_an_agent_learns_from_features_and_its_run_evaluates_saves_and_loads(tmp_path, unchecked):
+def test_a_run_on_a_problem_with_features_evaluates_saves_and_loads(tmp_path, unchecked, untrained):
+    # tests/nn/test_observation_encoder.py and tests/agents/test_actor_critic.py learn from vectors.
     problem = rp.make("Liquidation", lots=3, steps=2)
     run = rp.train(tiny("IQN", 0.5), problem, steps=80, seeds=2)
     assert run.spec.observation_shape == (3,)
@@ -92,7 +93,8 @@ def test_an_agent_learns_from_features_and_its_run_evaluates_saves_and_loads(tmp
 
 
 def test_going_on_equals_going_through(unchecked):
-    agent = tiny("TQL joint")
+    # A run with a history and one with members do the same in test_checkpoint.py and test_selection.py.
+    agent = tiny("IQN")
     whole = rp.train(agent, "RiskyGrid", steps=200, seeds=2)
     halves = rp.train(rp.train(agent, "RiskyGrid", steps=120, seeds=2), steps=80)
     assert halves.steps == whole.steps
@@ -301,6 +303,7 @@ def test_tql_learns_to_bet_twice(name, unchecked):
         assert estimate["risky"] > 20.0 > 10.0 > estimate["safe"]
 
 
+@pytest.mark.long  # tests/nn/test_critics.py asks a table of IQN for the exact values of such a bet
 def test_iqn_learns_never_to_bet(unchecked):
     run = learned("IQN", rp.ThreeState(p_win=0.6))
     for seed in range(2):

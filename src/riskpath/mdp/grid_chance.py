@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.stats
+import scipy.special
 from jaxtyping import Array, Float, Int
 
 Numbers = Array | np.ndarray
@@ -43,7 +43,7 @@ def nodes(count: int) -> Nodes:
     """Return `count` equally spaced nodes and the expectations of their cardinal functions."""
     places = np.linspace(-REACH, REACH, count)
     fine = np.linspace(-8.0, 8.0, 32_001)
-    density = scipy.stats.norm.pdf(fine)
+    density = _density(fine)
     first, local = _cubic_place(np, (fine - places[0]) / (places[1] - places[0]), count)
     weights = np.zeros(count)
     for number, share in enumerate(_lagrange(local)):
@@ -70,8 +70,13 @@ def cells() -> tuple[Float[np.ndarray, " K"], Float[np.ndarray, " K"]]:
     By Jensen's inequality the sum over these points is at least the expectation of any concave function.
     """
     edges = np.concatenate([[-np.inf], np.arange(-5.5, 5.5 + CELL / 2, CELL), [np.inf]])
-    probs = np.diff(scipy.stats.norm.cdf(edges))
-    return -np.diff(scipy.stats.norm.pdf(edges)) / probs, probs
+    probs = np.diff(scipy.special.ndtr(edges))
+    return -np.diff(_density(edges)) / probs, probs
+
+
+def _density(x: np.ndarray) -> np.ndarray:
+    """Return the density of a standard normal variable."""
+    return np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
 
 
 def price_stencil(
