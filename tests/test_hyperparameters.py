@@ -35,6 +35,11 @@ def test_networks_are_completed_as_well_and_one_given_part_serves_several_agents
     assert rp.IQN(network=network).network == rp.Network(window=4)
 
 
+@pytest.mark.parametrize("agent", [rp.Adaptive(training=rp.Training(batch_size=2)), rp.IQN()])
+def test_an_agent_has_the_same_structure_as_a_copy(agent):
+    assert jax.tree.structure(agent) == jax.tree.structure(jax.tree.map(lambda x: x, agent))
+
+
 def test_what_jax_has_copied_is_complete():
     copied = jax.tree.map(lambda x: x, rp.Training(batch_size=2))
     assert rp.Adaptive(training=copied).training == rp.Training(batch_size=2)

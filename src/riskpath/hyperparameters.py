@@ -5,6 +5,7 @@ not those of `rp.Training()`. So a module remembers which of its fields were giv
 """
 
 import inspect
+import weakref
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -15,6 +16,8 @@ from riskpath.registry import Registered
 from riskpath.settings import changed_settings, describe_settings
 
 T = TypeVar("T")
+_GIVEN: dict[int, tuple[str, ...]] = {}
+"""The fields that were given to each module that exists, by its id. An attribute would make equal modules differ."""
 
 
 class Hyperparameters(eqx.Module, Registered):
@@ -28,7 +31,8 @@ class Hyperparameters(eqx.Module, Registered):
                 hint = _part_of(cls, name) or did_you_mean(name, fields)
                 raise RiskpathError(f"{cls.__name__} has no field {name!r}{hint}")
         module = super().__new__(cls)
-        object.__setattr__(module, "_given", (*accepted[: len(args)], *kwargs))
+        _GIVEN[id(module)] = (*accepted[: len(args)], *kwargs)
+        weakref.finalize(module, _GIVEN.pop, id(module), None)
         return module
 
     def __repr__(self) -> str:
@@ -41,8 +45,8 @@ class Hyperparameters(eqx.Module, Registered):
 
 def completed(module: T, default: T) -> T:
     """Return a default with those fields replaced that were given to a module of the same class."""
-    given: tuple[str, ...] | None = getattr(module, "_given", None)
-    if given is None or type(module) is not type(default):  # copied by JAX, which knows fields only: it is complete
+    given = _GIVEN.get(id(module))
+    if given is None or type(module) is not type(default):  # a copy that JAX made is complete
         return module
     return replace(default, **{name: getattr(module, name) for name in given})  # pyright: ignore[reportArgumentType]
 

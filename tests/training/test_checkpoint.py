@@ -55,7 +55,7 @@ AGENTS = {
 def begin(name: str, steps: int, **options: Any) -> rp.Run:
     """Chunks of one target period each, for any number of steps below 200: one program serves all runs of an agent."""
     agents = [AGENTS[name](rp.CVaR(level)) for level in (0.25, 0.5)]
-    worlds = [rp.RiskyMountainCar(c, 15) for c in (0.1, 0.5)] if agents[0].training is ACTOR else rp.RiskyGrid()
+    worlds = [rp.RiskyMountainCar(c, 15) for c in (0.1, 0.5)] if agents[0].actions == "continuous" else rp.RiskyGrid()
     return rp.train(agents, worlds, steps=steps, seeds=2, num_envs=2, **options)
 
 
@@ -90,7 +90,7 @@ def saved(runs, tmp_path, unchecked) -> Path:
 @pytest.mark.parametrize("name", AGENTS)
 def test_all_that_training_knows_comes_back(name, tmp_path, unchecked):
     agents = [AGENTS[name](rp.CVaR(level)) for level in (0.25, 0.5)]
-    world = as_environment(rp.RiskyMountainCar(0.1, 15) if agents[0].training is ACTOR else "RiskyGrid")
+    world = as_environment(rp.RiskyMountainCar(0.1, 15) if agents[0].actions == "continuous" else "RiskyGrid")
     run = rp.Run(agents, [world] * 2, 2, start(agents, [world] * 2, 2, 2, 0))
     run.save(tmp_path / "run")
     back = load(tmp_path / "run")
