@@ -1,7 +1,7 @@
 """How an agent's share of the optimum's advantage changes with the length of an episode.
 
     python benchmarks/horizon.py --out runs/horizon.jsonl            on a GPU: about a quarter of an hour
-    python benchmarks/horizon.py --only random8 --seeds 2            to try it
+    python benchmarks/horizon.py --only random8 --seeds 2 --steps 40000     to try it
     python benchmarks/horizon.py --only random64 --set online_taus=96 --out runs/atoms.jsonl     another setting
     python benchmarks/horizon.py --draw                              only the picture
 
@@ -27,9 +27,9 @@ from riskpath import plot
 
 RESULTS = Path(__file__).parent / "results"
 SEED, EVALUATION_SEED, EPISODES = 1, 20_000, 100_000
-STEPS, NUM_ENVS = 1_280_000, 32
+STEPS, NUM_ENVS = 5_120_000, 128
 HIDDEN = (256, 256)
-TRAINING = {"batch_size": 256, "train_freq": 32, "learning_starts": 16_000, "buffer_size": 320_000}
+TRAINING = {"batch_size": 1024, "train_freq": 128, "learning_starts": 16_000, "buffer_size": 1_280_000}
 DEPTHS, TRADES = (8, 32, 64, 128, 256), (10, 40, 160)
 MDP_SEEDS = (201, 202)
 TRADING = {  # CVaR of the mean-optimal policy where it is known, and the best one that is known
@@ -37,7 +37,8 @@ TRADING = {  # CVaR of the mean-optimal policy where it is known, and the best o
     40: {"cvar:0.25": (9.50, 11.61), "cvar:0.5": (None, 14.09)},
     160: {"cvar:0.25": (86.17, 87.0), "cvar:0.5": (None, 93.6)},
 }
-AGENTS = {"Adaptive": rp.Adaptive, "IQN": rp.IQN, "mean control": rp.IQN}
+AGENTS = {"Adaptive": rp.Adaptive, "IQN": rp.IQN, "mean control": rp.IQN, "Adaptive, mean": rp.Adaptive}
+FOR_MEAN = ("mean control", "Adaptive, mean")
 
 
 def cells(agents: list[str]) -> list[tuple[str, int, str]]:
@@ -62,14 +63,15 @@ def reference(env: Any, risk: str) -> dict[str, Any]:
 
 
 def train_cell(
-    name: str, length: int, agent: str, seeds: int, steps: int, num_envs: int, given: dict[str, int]
+    name: str, length: int, agent: str, seeds: int, steps: int, num_envs: int, given: dict[str, float]
 ) -> list[dict[str, Any]]:
     """Train all lanes of a cell, and return a line for every problem and measure."""
     if name == "random":
         environments, risks = [rp.RandomMDP(seed=seed, depth=length) for seed in MDP_SEEDS], ("cvar:0.1", "cvar:0.5")
     else:
         environments, risks = [rp.MeanReversionTrading(steps=length)], ("cvar:0.25", "cvar:0.5")
-    trained = [(env, "mean") for env in environments] if agent == "mean control" else []
+    trained = [(env, "mean") for env in environments] if agent in FOR_MEAN else []
+    seeds //= len(environments)
     trained = trained or [(env, risk) for env in environments for risk in risks]
     settings = {"discount": 1.0, "network": rp.Network(hidden=HIDDEN)}
     base = AGENTS[agent]()
@@ -145,15 +147,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agents", nargs="+", choices=list(AGENTS), default=["Adaptive", "mean control", "IQN"])
     parser.add_argument("--only", nargs="*", default=[], help="only these problems, for example random64 trading160")
-    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--seeds", type=int, default=8, help="trainings for each measure, over all problems")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--num-envs", type=int, default=NUM_ENVS)
-    parser.add_argument("--set", nargs="*", default=[], help="whole numbers of rp.Training, for example online_taus=96")
+    parser.add_argument("--set", nargs="*", default=[], help="numbers of rp.Training, for example online_taus=96")
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--draw", action="store_true", help="only draw")
     parser.add_argument("--out", type=Path, default=RESULTS / "horizon.jsonl")
     options = parser.parse_args()
-    given = {name: int(value) for name, value in (text.split("=") for text in options.set)}
+    given = {name: json.loads(value) for name, value in (text.split("=") for text in options.set)}
     if not options.draw:
         done = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
         stored = {(line["problem"], line["length"], line["agent"]) for line in done}

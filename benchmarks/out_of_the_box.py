@@ -6,12 +6,14 @@
 A problem is a random table of 5 to 15 steps (2 to 4 states in a layer, 2 or 3 actions). Its states are pairs of
 numbers, its level of CVaR is random as well. Nothing but the table and the measure is given. Values are exact: of the
 learned policy, of the best one, of the mean-optimal one. A line of the file is a problem; an interrupted run goes on
-after the lines that are there.
+after the lines that are there; `--part 1/4` trains a quarter of the problems, so that several processes can share them.
 """
 
 import argparse
+import itertools
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +43,11 @@ def problem(seed: int) -> tuple[rp.FiniteMDP, str]:
     return rp.FiniteMDP.from_outcomes(pairs, (0, 0)), f"cvar:{rng.choice(LEVELS)}"
 
 
-def train(seed: int, mdp: rp.FiniteMDP, risk: str, steps: int) -> dict[str, Any]:
+def train(seed: int, mdp: rp.FiniteMDP, risk: str, steps: int, given: dict[str, float]) -> dict[str, Any]:
     """Return the line of a problem."""
     law, best = rp.solve(mdp, "mean").law, rp.solve(mdp, risk).value
     control, began = law.risk(risk), time.perf_counter()
-    run = rp.train(rp.Adaptive(risk), mdp, steps=steps, seed=seed)
+    run = rp.train(rp.Adaptive(risk, training=rp.Training(**given)), mdp, steps=steps, seed=seed)
     value = float(rp.parse_risk(risk).value(run.law(0, 0, 1.0, None)))
     return {
         "seed": seed,
@@ -58,25 +60,36 @@ def train(seed: int, mdp: rp.FiniteMDP, risk: str, steps: int) -> dict[str, Any]
         "value": value,
         "share": (value - control) / (best - control),
         "estimate": float(run.estimates().item()),
+        "training": given,
         "steps": run.steps,
         "seconds": round(time.perf_counter() - began, 1),
     }
 
 
+def problems() -> Iterator[int]:
+    """Yield the seeds of all problems that count."""
+    for seed in itertools.count(FIRST):
+        mdp, risk = problem(seed)
+        law = rp.solve(mdp, "mean").law
+        if rp.solve(mdp, risk).value - law.risk(risk) >= LEAST * law.std:
+            yield seed
+
+
 def main() -> None:
+    """Train on all problems that are not stored."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", type=int, default=20)
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--part", default="1/1")
+    parser.add_argument("--set", nargs="*", default=[], help="numbers of rp.Training, for example epsilon_end=0.1")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     lines = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
-    seed = max((line["seed"] for line in lines), default=FIRST - 1)
-    while len(lines) < options.problems:
-        mdp, risk = problem(seed := seed + 1)
-        law = rp.solve(mdp, "mean").law
-        if rp.solve(mdp, risk).value - law.risk(risk) < LEAST * law.std:
-            continue
-        lines.append(train(seed, mdp, risk, options.steps))
+    part, parts = (int(x) for x in options.part.split("/"))
+    given = {name: json.loads(value) for name, value in (text.split("=") for text in options.set)}
+    done = {line["seed"] for line in lines}
+    for seed in [s for s in list(itertools.islice(problems(), options.problems))[part - 1 :: parts] if s not in done]:
+        lines.append(train(seed, *problem(seed), options.steps, given))
         options.out.parent.mkdir(parents=True, exist_ok=True)
         with options.out.open("a") as file:
             file.write(json.dumps(lines[-1]) + "\n")
