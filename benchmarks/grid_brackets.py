@@ -3,10 +3,12 @@
     python benchmarks/grid_brackets.py --count 200 --out benchmarks/results/grid_brackets.jsonl
     python benchmarks/grid_brackets.py --part 1/4 …          # every fourth variation, for several processes
     python benchmarks/grid_brackets.py --long --out benchmarks/results/grid_brackets_long.jsonl
+    python benchmarks/grid_brackets.py --summary --out …     # only print what the file holds
 
 Every line of the output is one solved variation; variations that the file already holds are skipped. A variation is
-challenged by the policy of an independent grid, whose prices and returns are twice as fine and whose axis of
-positions is four times as wide: its plainly simulated value must not exceed `upper` by more than three standard errors.
+challenged by the policy of an independent grid, whose axes of positions and returns are four times as wide, and whose
+prices, positions and returns are twice as fine as those of the solver's first grid. It is simulated with the same
+random numbers; its value must not exceed `upper` by more than three standard errors.
 """
 
 import argparse
@@ -18,15 +20,16 @@ from typing import Any
 import numpy as np
 
 import riskpath as rp
-from riskpath.mdp.grid_form import form_of
-from riskpath.mdp.grid_market import MARGIN, MarketPolicy, bracket_mean, choose_axes
-from riskpath.mdp.grid_rows import returns
-from riskpath.mdp.grid_solution import measured
-from riskpath.mdp.grid_tail import solve_tail
+from riskpath.mdp.grid_axes import choose_axes, choose_positions, price_axis
+from riskpath.mdp.grid_form import Form, form_of
+from riskpath.mdp.grid_market import BROADCASTING, Bracket, bracket_mean, measure
+from riskpath.mdp.grid_memory import free_bytes
+from riskpath.mdp.grid_rows import Window
+from riskpath.mdp.grid_tail import Axes, solve_tail
 from riskpath.mdp.grid_utility import KinkedUtility
 
-EPISODES = 65_536
-"""The number of episodes of a challenger."""
+EPISODES = 32_768
+"""The number of episodes behind the value of the mean-optimal policy."""
 LONG = {
     **{
         f"MeanReversionTrading {steps}": ("MeanReversionTrading", {"steps": steps}, 0.25)
@@ -59,47 +62,87 @@ def variation(number: int) -> tuple[str, dict[str, Any], float, float]:
     return name, fields, discount, float(rng.choice([0.05, 0.1, 0.25, 0.5]))
 
 
-def solved(name: str, fields: dict[str, Any], discount: float, level: float, challenge: bool) -> dict[str, Any]:
+def solved(
+    name: str, fields: dict[str, Any], discount: float, level: float, limit: float, challenge: bool
+) -> dict[str, Any]:
     """Return the bracket of one variation and the value of its challenger."""
     began = time.perf_counter()
     problem = rp.make(name, **fields).grid_problem(discount=discount)
-    solution = rp.solve_grid(problem, rp.CVaR(level))
+    solution = rp.solve_grid(problem, rp.CVaR(level), time_limit=limit)
     seconds = time.perf_counter() - began
     form = form_of(problem)
-    assert not isinstance(form, str), form
-    mean = bracket_mean(form, 16_384, 5, bound=False)
-    mean_value = float(rp.CVaR(level).value(np.sort(mean.played.returns)))
-    row = {
-        "name": name, "fields": fields, "discount": discount, "level": level,
-        "lower": solution.lower, "interval": solution.interval, "upper": solution.upper,
-        "upper_interval": solution.upper_interval, "mean_optimal": mean_value, "touched": solution.touched,
-        "share": (solution.bracket or np.inf) / max(1e-12, solution.lower - mean_value),
-        "report": solution.report, "seconds": round(seconds, 1),
-    }  # fmt: skip
-    if challenge and solution.upper is not None and solution.upper_interval is not None:
-        value, error = challenger(problem, name, fields, discount, level)
-        slack = 3 * ((solution.upper_interval[1] - solution.upper) / 1.96 + error)
-        row |= {"challenger": value, "challenger_error": error, "exceeds": bool(value > solution.upper + slack)}
+    assert isinstance(form, Form), form
+    with BROADCASTING():
+        mean = bracket_mean(form, EPISODES, 5, bound=False)
+        mean_value = float(rp.CVaR(level).value(np.sort(mean.played.returns)))
+        row = {
+            "name": name, "fields": fields, "discount": discount, "level": level,
+            "lower": solution.lower, "interval": solution.interval, "upper": solution.upper,
+            "upper_interval": solution.upper_interval, "mean_optimal": mean_value, "touched": solution.touched,
+            "share": (solution.bracket or np.inf) / max(1e-12, solution.lower - mean_value),
+            "report": solution.report, "cells": solution.cells, "seconds": round(seconds, 1),
+        }  # fmt: skip
+        if challenge and solution.upper is not None and solution.upper_interval is not None:
+            found = challenger(form, level, mean, mean_value)
+            slack = 3 * np.hypot((solution.upper_interval[1] - solution.upper) / 1.96, found.lower_error)
+            row |= {"challenger": found.lower, "challenger_error": found.lower_error, "challenger_cells": found.cells}
+            row |= {"exceeds": bool(found.lower > solution.upper + slack)}
+            row |= {"total_seconds": round(time.perf_counter() - began, 1)}
     return row
 
 
-def challenger(problem: rp.GridProblem, name: str, fields: dict, discount: float, level: float) -> tuple[float, float]:
-    """Return the plainly simulated value of a policy from an independent grid, and its standard error."""
-    form = form_of(rp.make(name, **fields).grid_problem(resolution=2.0, discount=discount))
-    assert not isinstance(form, str), form
-    mean = bracket_mean(form, 4096, 11, bound=False)
-    axes = choose_axes(form, mean.policy.means, [mean.played], 512)
-    if problem.endless:
-        wide = round(4 * axes.rows / MARGIN)
-        first = max(0, form.start - wide // 2)
-        rows = min(wide, len(form.lattice) - first)
-        every = max(1, -(-rows // 256))
-        axes = axes._replace(first=first, positions=(rows - 1) // every + 1, every=every)
-    tail = solve_tail(form, axes, KinkedUtility(0.0, 1 / level))
-    goals = form.problem.start_potential - np.asarray(returns(axes.window, axes.points), np.float64)
-    goal = float(goals[(goals + np.asarray(tail.tables[0][0, 0])).argmax()])
-    found = measured(MarketPolicy(form, mean.policy.means, tail, goal).simulate(EPISODES, 77), rp.CVaR(level))
-    return found.value, (found.interval[1] - found.value) / 1.96
+def challenger(form: Form, level: float, mean: Bracket, mean_value: float) -> Bracket:
+    """Return the policy of an independent grid with its simulated value."""
+    utility = KinkedUtility(0.0, 1 / level)
+    known = (mean.lower, mean_value)
+    axes = choose_axes(form, price_axis(form, 2.0, 1.25), utility, known, [mean.played, mean.played], 512)
+    if form.problem.endless:
+        middle, half = axes.first + axes.rows // 2, 2 * axes.rows
+        last = len(form.lattice) - 1
+        axes = axes._replace(
+            **dict(
+                zip(
+                    ("first", "positions", "every"),
+                    choose_positions(form, max(0, middle - half), min(last, middle + half)),
+                    strict=True,
+                )
+            )
+        )
+    axes = _returns(form, axes)
+    tail = solve_tail(form, axes, utility)
+    return measure(form, mean.policy.means, tail, 4096, 0)
+
+
+def _returns(form: Form, axes: Axes) -> Axes:
+    """Return axes with returns four times as wide and twice as fine, or as many as the memory holds."""
+    room = 0.4 * (free_bytes() or 8e9) / (4 * axes.prices.size * axes.positions * (form.problem.steps + 8))
+    points = int(min(8 * axes.points, max(512, room)))
+    low, step = axes.window
+    width = 4 * step * axes.points
+    step = width / points
+    low = np.floor((low - 1.5 * width / 4) / step) * step
+    return axes._replace(window=Window(float(low), float(step)), points=points)
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """Return what the rows say about the brackets, by problem and in all."""
+    lines = []
+    for name in (*sorted({row["name"] for row in rows}), ""):
+        kept = [row for row in rows if "share" in row and name in row["name"]]
+        if not kept:
+            continue
+        apart = [row for row in kept if row["lower"] - row["mean_optimal"] > 1e-6 * max(1e-3, abs(row["lower"]))]
+        shares = np.sort([row["share"] for row in apart]) if apart else np.zeros(1)
+        narrow = int((shares <= 0.01).sum())
+        ended = sum(any(end["share"] > 0.001 for axis, end in row["touched"].items()) for row in kept)
+        lines.append(
+            f"{name or 'all'}: {len(kept)} solved, {len(apart)} where the policies differ: {narrow} within 1 %, "
+            f"{int((shares <= 0.05).sum())} within 5 %, median {np.median(shares):.2%}; "
+            f"{sum(bool(row.get('exceeds')) for row in kept)} exceeded by {sum('challenger' in row for row in kept)} "
+            f"challengers; {ended} touch an end; median {np.median([row['seconds'] for row in kept]):.0f} s"
+        )
+    errors = [row["error"] for row in rows if "error" in row]
+    return "\n".join([*lines, *sorted(set(errors))])
 
 
 def main() -> None:
@@ -108,23 +151,27 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200, help="number of variations")
     parser.add_argument("--part", default="1/1", help="which part of them, for example 2/4")
     parser.add_argument("--steps", type=int, default=200, help="skip variations with more steps")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds of a solution")
+    parser.add_argument("--until", type=float, default=np.inf, help="begin no variation after this many seconds")
     parser.add_argument("--long", action="store_true", help="the long problems instead of the variations")
+    parser.add_argument("--summary", action="store_true", help="only print what the file holds")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/grid_brackets.jsonl"))
     options = parser.parse_args()
+    began = time.perf_counter()
     part, parts = map(int, options.part.split("/"))
     rows = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
     done = {row["key"] for row in rows}
-    listed = (
-        {key: (name, fields, 1.0, level) for key, (name, fields, level) in LONG.items()}
-        if options.long
-        else {str(number): variation(number) for number in range(options.count) if number % parts == part - 1}
-    )
+    listed = {str(number): variation(number) for number in range(options.count)}
+    if options.long:
+        listed = {key: (name, fields, 1.0, level) for key, (name, fields, level) in LONG.items()}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    for key, (name, fields, discount, level) in listed.items():
-        if key in done or (fields["steps"] > options.steps and not options.long):
+    for number, (key, (name, fields, discount, level)) in enumerate(listed.items()):
+        if options.summary or key in done or number % parts != part - 1 or time.perf_counter() - began > options.until:
+            continue
+        if fields["steps"] > options.steps and not options.long:
             continue
         try:
-            row = {"key": key, **solved(name, fields, discount, level, not options.long)}
+            row = {"key": key, **solved(name, fields, discount, level, options.limit, not options.long)}
         except rp.RiskpathError as error:
             row = {"key": key, "name": name, "fields": fields, "error": str(error)}
         rows.append(row)
@@ -132,9 +179,7 @@ def main() -> None:
             file.write(json.dumps(row) + "\n")
         shown = {k: row.get(k) for k in ("lower", "upper", "share", "exceeds", "challenger", "seconds", "error")}
         print(key, name, fields["steps"], shown, flush=True)
-    kept = [row for row in rows if "share" in row]
-    narrow = sum(row["share"] <= 0.01 for row in kept)
-    print(f"{len(kept)} solved, {narrow} within 1 %, {sum(bool(row.get('exceeds')) for row in kept)} exceeded")
+    print(summary(rows))
 
 
 if __name__ == "__main__":

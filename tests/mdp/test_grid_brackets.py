@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.mdp.grid_chance import cardinal, cells, nodes, price_stencil
+from riskpath.mdp.grid_chance import PriceAxis, cardinal, cells, node_weights, price_stencil
 from riskpath.mdp.grid_form import Form, form_of
-from riskpath.mdp.grid_market import BROADCASTING, MarketPolicy, bracket_mean
-from riskpath.mdp.grid_rows import Window, bend, returns, shifted, shifted_up
+from riskpath.mdp.grid_market import BROADCASTING, MarketPolicy, bracket_mean, own_thresholds
+from riskpath.mdp.grid_rows import Window, between, drops, returns, shifted_up
+from riskpath.mdp.grid_utility import SHORTFALL
 
 
 @pytest.fixture(autouse=True)
@@ -20,14 +21,15 @@ def broadcasting():
         yield
 
 
-@pytest.mark.parametrize("count", [9, 17, 33])
-def test_the_interpolant_of_chance_has_its_expectation_exactly(count):
-    chance = nodes(count)
-    values = np.random.default_rng(0).normal(size=count)  # any function, however rough
+@pytest.mark.parametrize(("middle", "slope", "width"), [(4.0, 0.7, 9), (15.3, 2.5, 32), (1.2, 3.0, 24)])
+def test_the_interpolant_of_chance_has_its_expectation(middle, slope, width):
+    values = np.random.default_rng(0).normal(size=width)  # any function, however rough
     noise = np.asarray(jax.random.normal(jax.random.key(0), (200_000,)))
-    drawn = np.asarray(cardinal(noise, count)) @ values
-    assert drawn.mean() == pytest.approx(chance.weights @ values, abs=4 * drawn.std() / 200_000**0.5)
-    assert chance.weights @ chance.places**2 == pytest.approx(1, abs=0.02)
+    drawn = np.asarray(cardinal(jnp.float32(middle) + jnp.float32(slope) * noise, width)) @ values
+    at = (jnp.full((1,), middle, jnp.float32), jnp.full((1,), slope, jnp.float32))
+    weights = np.asarray(node_weights(*at, width))[0]
+    assert weights.sum() == pytest.approx(1, abs=1e-5)
+    assert drawn.mean() == pytest.approx(weights @ values, abs=4 * drawn.std() / 200_000**0.5)
 
 
 def test_cells_bound_concave_functions_from_above():
@@ -38,27 +40,43 @@ def test_cells_bound_concave_functions_from_above():
     assert exact - 1e-6 <= shortfall <= exact + 2e-4
 
 
-def test_cubic_prices_are_exact_for_cubic_functions():
-    points = np.array([0.0, 0.5, 1.2, 2.0, 2.1, 3.0], np.float32)
-    prices = np.array([0.1, 0.7, 2.05, 2.9, 9.0], np.float32)
-    row, weight = price_stencil(jnp.asarray(points), jnp.asarray(prices))
-    read = (np.asarray(weight) * (points**3)[np.asarray(row)]).sum(axis=1)
-    np.testing.assert_allclose(read, np.minimum(prices, 3.0) ** 3, rtol=1e-4)
+@pytest.mark.parametrize("curved", [False, True])
+def test_prices_between_points_are_read_by_cubics(curved):
+    axis = PriceAxis(-0.5, 0.1, 21, curved)
+    place = np.array([0.13, 0.72, 1.05, 1.38], np.float32)
+    prices = np.exp(place) if curved else place
+    row, weight = price_stencil(axis, jnp.asarray(prices))
+    at_points = np.log(axis.points) if curved else axis.points
+    np.testing.assert_allclose((np.asarray(weight) * at_points[np.asarray(row)] ** 3).sum(axis=1), place**3, rtol=1e-4)
 
 
 @pytest.mark.parametrize("shift", [-0.7, -0.013, 0.0, 0.4])
-def test_rows_are_read_at_shifted_returns_and_from_above(shift):
-    window = Window(0.2, 0.05, -60.0)
+@pytest.mark.parametrize("kink", [0.0, 0.0131])
+def test_rows_are_read_from_above_beside_kinks_too(shift, kink):
+    window = Window(-3.0, 0.05)
     x = np.asarray(returns(window, 121))
-    smooth = -np.log1p(np.exp(-3 * x))[None, :].astype(np.float32)  # concave
-    exact = -np.log1p(np.exp(-3 * (x + shift)))
-    by = jnp.full((1,), shift, jnp.float32)
-    inside = (x + shift > x[1]) & (x + shift < x[-2])
-    read = np.asarray(shifted(jnp.asarray(smooth), by, window))[0]
-    above = np.asarray(shifted_up(jnp.asarray(smooth), bend(jnp.asarray(smooth), window), by, window)[0])[0]
-    np.testing.assert_allclose(read[inside], exact[inside], atol=0.02)
-    assert (above[inside] >= exact[inside] - 2e-4).all()
-    assert (read[inside] <= exact[inside] + 1e-5).all()
+    for function in (lambda x: -np.log1p(np.exp(-3 * x)), lambda x: np.minimum(x - kink, 0.0)):
+        row, exact = jnp.asarray(function(x)[None, :].astype(np.float32)), function(x + shift)
+        above = np.asarray(shifted_up(row, drops(row), jnp.full((1,), shift, jnp.float32), window)[0])[0]
+        inside = (x + shift > x[1]) & (x + shift < x[-2])
+        assert (above[inside] >= exact[inside] - 1e-5).all()
+        assert (above[inside] <= exact[inside] + 0.02).all()
+
+
+def test_reading_between_points_is_exact_beside_a_kink_and_for_parabolas():
+    rest = np.linspace(0, 1, 5, dtype=np.float32)
+    parabola = lambda x: -((x - np.float32(0.3)) ** 2)  # noqa: E731
+    for points, exact in ((parabola(np.arange(-1, 3, dtype=np.float32)), parabola(rest)), ([-1, 0, 0, 0], 0 * rest)):
+        near = tuple(jnp.full((5,), point, jnp.float32) for point in points)
+        np.testing.assert_allclose(between(near, rest), exact, atol=1e-6)
+
+
+def test_a_sample_is_valued_at_its_own_threshold_where_that_is_clearly_better():
+    sample = np.random.default_rng(0).normal(size=4000)
+    for goal in (0.0, 2.0):
+        utility = SHORTFALL.__class__(0.0, 10.0)
+        value = own_thresholds(sample, utility, goal) + 10 * np.minimum(sample - goal, 0)
+        assert value.mean() == pytest.approx(-1.755, abs=0.1)  # CVaR of a normal variable at 10 %
 
 
 @functools.cache
@@ -71,7 +89,8 @@ def trading(steps: int, **fields) -> Form:
 def test_the_form_of_the_problems_of_the_library():
     form = trading(4)
     assert (form.price, form.position, form.ends) == (0, 1, False)
-    assert (form.lattice[0], form.lattice[-1], form.lattice[form.start]) == pytest.approx((-8, 8, 0))  # all reachable
+    assert (form.lattice[0], form.lattice[form.start]) == pytest.approx((-8, 0))
+    assert form.lattice[-1] >= 8  # all reachable
     hedging, put = (form_of(env.grid_problem()) for env in (rp.OptionHedging(steps=3), rp.AmericanPut(steps=3)))
     assert isinstance(hedging, Form)
     assert len(hedging.lattice) == 21  # hedges are never left
@@ -120,13 +139,14 @@ def test_the_mean_of_trading_is_bracketed_over_all_inventories():
 
 def test_cvar_of_trading_is_bracketed_and_no_rule_is_above():
     form = trading(3, penalty=0.05)
-    solution = rp.solve_grid(form.problem, "cvar:0.5", episodes=1024, tolerance=0.99)
+    solution = rp.solve_grid(form.problem, "cvar:0.5", episodes=1024, tolerance=0.99, time_limit=1)
     assert isinstance(solution.policy, MarketPolicy)
     assert solution.upper is not None
     assert solution.upper_interval is not None
     assert solution.interval[0] <= solution.upper_interval[1]
     assert solution.upper - solution.lower < 0.05
-    assert set(solution.touched) == {"price", "inventory"}
+    assert set(solution.touched) == {"price", "inventory", "return"}
+    assert solution.touched["inventory"] == {"share": 0, "value": 0}
     plain = rp.CVaR(0.5).value(np.sort(solution.policy.simulate(4_000, 9)))
     assert plain == pytest.approx(solution.lower, abs=0.03)
     action, memory = solution.policy([1.0, 0.0, 0.0])
@@ -134,5 +154,6 @@ def test_cvar_of_trading_is_bracketed_and_no_rule_is_above():
 
 
 def test_a_put_far_out_of_the_money_is_worth_nothing():
-    solution = rp.solve(rp.AmericanPut(start_price=3, sigma=0.1, steps=3), "cvar:0.5", tolerance=0.5)
+    problem = rp.AmericanPut(start_price=3, sigma=0.1, steps=3).grid_problem()
+    solution = rp.solve_grid(problem, "cvar:0.5", tolerance=0.5, time_limit=1)
     assert (solution.lower, solution.upper) == pytest.approx((0, 0), abs=1e-6)

@@ -21,7 +21,7 @@ from riskpath.mdp.grid_backward import Pass, Progress, backward, mean_tables
 from riskpath.mdp.grid_form import Form, form_of, is_silent
 from riskpath.mdp.grid_greedy import greedy_tables, tie_width
 from riskpath.mdp.grid_layout import Layout, layout
-from riskpath.mdp.grid_market import BROADCASTING, Bracket, bracket_mean, bracket_tail
+from riskpath.mdp.grid_market import BROADCASTING, TIME_LIMIT, bracket_mean, bracket_tail
 from riskpath.mdp.grid_memory import require_memory
 from riskpath.mdp.grid_other_measures import improve_utility
 from riskpath.mdp.grid_policy import GridPolicy
@@ -37,7 +37,7 @@ EPISODES = 200_000
 """The number of simulated episodes behind a lower bound."""
 SCOUTS = 20_000
 """The number of episodes of the mean-optimal policy that find the range of returns."""
-PLAYED = 16_384
+PLAYED = 4096
 """The largest number of episodes where a control variate makes more of them needless."""
 RELAXATION = "information relaxation"
 """The kind of an upper bound: a decision maker who knows the path of the price and pays a penalty for it."""
@@ -56,6 +56,7 @@ def solve_grid(
     bound: bool = True,
     seed: int = 0,
     tolerance: float = TOLERANCE,
+    time_limit: float = TIME_LIMIT,
     progress: Progress | None = None,
 ) -> GridSolution:
     """Return the best policy of a class on a grid, with bounds of its value.
@@ -71,7 +72,8 @@ def solve_grid(
         bound: Whether to compute `upper`.
         seed: Seed of the simulations.
         tolerance: The solver refines its axes until the bracket is this share of the difference between the best and
-            the mean-optimal policy, or until a minute has passed.
+            the mean-optimal policy.
+        time_limit: No finer round is begun that would end after this many seconds.
         progress: Called as progress(step, total) after every step of a pass.
     """
     _require_problem(problem)
@@ -84,7 +86,7 @@ def solve_grid(
     wants_mean = parts is not None and (parts[0] == 0 or parts[1] == 1)  # all classes agree on the mean
     if isinstance(form, Form) and parts is not None and (wants_mean or policies == "adaptive"):
         with BROADCASTING():
-            return _solve_market(form, risk, parts, policies, episodes, bound, seed, tolerance, progress)
+            return _solve_market(form, risk, parts, policies, episodes, bound, seed, tolerance, time_limit, progress)
     if isinstance(form, Form):
         problem = _widened(form, seed)
     return _solve_plainly(problem, risk, policies, episodes, bound, seed, progress)
@@ -99,14 +101,16 @@ def _solve_market(
     bound: bool,
     seed: int,
     tolerance: float,
+    time_limit: float,
     progress: Progress | None,
 ) -> GridSolution:
     """Return the best policy where the price is exogenous and positions lie on a lattice."""
     played = min(episodes, PLAYED)
     bound = bound and form.problem.all_actions
-    found = bracket_mean(form, played, seed, bound=bound)
+    tail = parts[0] > 0 and parts[1] < 1
+    found = bracket_mean(form, played, seed, bound=bound and not tail)
     report = "mean-optimal"
-    if parts[0] > 0 and parts[1] < 1:
+    if tail:
         mean_value = float(risk.value(np.sort(found.played.returns)))
         found = bracket_tail(
             form,
@@ -117,6 +121,7 @@ def _solve_market(
             seed=seed,
             tolerance=tolerance,
             bound=bound,
+            time_limit=time_limit,
             progress=progress,
         )
         report = "best threshold"
@@ -139,21 +144,8 @@ def _solve_market(
         cells=found.cells,
         memory_bytes=found.policy.memory_bytes,
         episodes=played,
-        touched=_touched(form, found),
+        touched=found.touched,
     )
-
-
-def _touched(form: Form, found: Bracket) -> dict[str, float]:
-    """Return for the axes that an episode can leave how often one reaches their ends."""
-    names = list(form.problem.axes)
-    touched = {}
-    if form.price is not None:
-        axis = form.problem.axes[names[form.price]]
-        prices = form.paths(SCOUTS, 0)[0]
-        touched[names[form.price]] = float(((prices <= axis[0]) | (prices >= axis[-1])).any(axis=1).mean())
-    if form.position is not None:
-        touched[names[form.position]] = found.touched
-    return touched
 
 
 def _interval(value: float, error: float) -> tuple[float, float]:
