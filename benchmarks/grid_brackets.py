@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import riskpath as rp
-from riskpath.mdp.grid_axes import choose_axes, choose_positions, price_axis
+from riskpath.mdp.grid_axes import choose_axes, choose_positions, choose_returns, price_axis
 from riskpath.mdp.grid_form import Form, form_of
 from riskpath.mdp.grid_market import BROADCASTING, Bracket, bracket_mean, measure
 from riskpath.mdp.grid_memory import free_bytes
@@ -94,20 +94,13 @@ def solved(
 def challenger(form: Form, level: float, mean: Bracket, mean_value: float) -> Bracket:
     """Return the policy of an independent grid with its simulated value."""
     utility = KinkedUtility(0.0, 1 / level)
-    known = (mean.lower, mean_value)
-    axes = choose_axes(form, price_axis(form, 2.0, 1.25), utility, known, [mean.played, mean.played], 512)
+    window = choose_returns(form, utility, mean.lower, mean_value, mean.played)
+    axes = choose_axes(form, price_axis(form, 2.0, 1.25), [mean.played, mean.played], window, 512)
     if form.problem.endless:
         middle, half = axes.first + axes.rows // 2, 2 * axes.rows
         last = len(form.lattice) - 1
-        axes = axes._replace(
-            **dict(
-                zip(
-                    ("first", "positions", "every"),
-                    choose_positions(form, max(0, middle - half), min(last, middle + half)),
-                    strict=True,
-                )
-            )
-        )
+        first, positions, every = choose_positions(form, max(0, middle - half), min(last, middle + half))
+        axes = axes._replace(first=first, positions=positions, every=every)
     axes = _returns(form, axes)
     tail = solve_tail(form, axes, utility)
     return measure(form, mean.policy.means, tail, 4096, 0)
@@ -116,7 +109,7 @@ def challenger(form: Form, level: float, mean: Bracket, mean_value: float) -> Br
 def _returns(form: Form, axes: Axes) -> Axes:
     """Return axes with returns four times as wide and twice as fine, or as many as the memory holds."""
     room = 0.4 * (free_bytes() or 8e9) / (4 * axes.prices.size * axes.positions * (form.problem.steps + 8))
-    points = int(min(8 * axes.points, max(512, room)))
+    points = 2 * int(min(4 * axes.points, max(256, room / 2)))
     low, step = axes.window
     width = 4 * step * axes.points
     step = width / points

@@ -11,7 +11,7 @@ import riskpath as rp
 from riskpath.mdp.grid_chance import PriceAxis, cardinal, cells, node_weights, price_stencil
 from riskpath.mdp.grid_form import Form, form_of
 from riskpath.mdp.grid_market import BROADCASTING, MarketPolicy, bracket_mean, own_thresholds
-from riskpath.mdp.grid_rows import Window, between, drops, returns, shifted_up
+from riskpath.mdp.grid_rows import Window, between, raised, read_up, returns
 from riskpath.mdp.grid_utility import SHORTFALL
 
 
@@ -54,10 +54,11 @@ def test_prices_between_points_are_read_by_cubics(curved):
 @pytest.mark.parametrize("kink", [0.0, 0.0131])
 def test_rows_are_read_from_above_beside_kinks_too(shift, kink):
     window = Window(-3.0, 0.05)
-    x = np.asarray(returns(window, 121))
+    x = np.asarray(returns(window, 120))
     for function in (lambda x: -np.log1p(np.exp(-3 * x)), lambda x: np.minimum(x - kink, 0.0)):
-        row, exact = jnp.asarray(function(x)[None, :].astype(np.float32)), function(x + shift)
-        above = np.asarray(shifted_up(row, drops(row), jnp.full((1,), shift, jnp.float32), window)[0])[0]
+        rows, exact = jnp.asarray(function(x)[None, None].astype(np.float32)), function(x + shift)
+        read = read_up(raised(rows), jnp.zeros((1,), jnp.int32), jnp.full((1, 1), shift, jnp.float32), window)
+        above = np.asarray(read[0])[0, 0]
         inside = (x + shift > x[1]) & (x + shift < x[-2])
         assert (above[inside] >= exact[inside] - 1e-5).all()
         assert (above[inside] <= exact[inside] + 0.02).all()

@@ -5,7 +5,6 @@ visits. The returns cover what the policy visits, and thresholds so far that the
 """
 
 import numpy as np
-from jaxtyping import Float
 
 from riskpath.mdp.grid_chance import PriceAxis
 from riskpath.mdp.grid_form import Form, size_class
@@ -22,6 +21,8 @@ PRICES = {True: (0.45, 161), False: (0.04, 2561)}
 """With positions, and without: the distance of two prices in standard deviations of a move, their largest number."""
 POSITIONS = (9, 17, 33, 65, 129, 257)
 """The numbers of positions of a table, of which few are compiled."""
+PARTS = (1, 2, 4, 8)
+"""How many times finer returns can be along paths."""
 MARGIN = 1.8
 """The axis of positions is this much wider than what the policy visits."""
 
@@ -45,27 +46,23 @@ def price_axis(form: Form, finer: float = 1.0, wider: float = 1.0) -> PriceAxis:
 
 
 def choose_axes(
-    form: Form,
-    prices: PriceAxis,
-    utility: KinkedUtility,
-    mean: tuple[float, float],
-    played: list[Played],
-    count: int,
+    form: Form, prices: PriceAxis, played: list[Played], window: tuple[float, float], count: int, step: float = np.inf
 ) -> Axes:
     """Return axes around what the last episodes visit; the first ones are mean-optimal.
 
-    `mean` is the largest mean, as a bound, and the value of the best policy so far.
+    `window` are the ends of the returns, `step` the distance of two returns along paths, at most.
     """
-    to_go = np.concatenate([(one.totals[-1:] - one.totals[:-1]).ravel() for one in played])
-    window = choose_returns(form, utility, mean, -to_go, count)
-    lots, width = len(form.lattice), form.width(prices)
+    lots, width, (low, high) = len(form.lattice), form.width(prices), window
+    wide = (high - low) / (count - 2)
+    returns = Window(float(np.floor(low / wide) * wide), float(wide))
+    parts = next((n for n in PARTS if wide / n <= step), PARTS[-1])
     if not form.problem.endless:
-        return Axes(prices, width, 0, lots, 1, window, count)
+        return Axes(prices, width, 0, lots, 1, returns, count, parts)
     first, last = (int(x) for x in np.quantile(played[-1].positions, [0.0001, 0.9999]))
     usual = np.quantile(played[0].positions, [0.02, 0.98])  # a policy that hardly trades says too little
     first, last = (round(form.start + MARGIN * (end - form.start)) for end in (first - 2, last + 2))
     first, last = min(first, int(usual[0])), max(last, int(usual[1]))
-    return Axes(prices, width, *choose_positions(form, first, last), window, count)
+    return Axes(prices, width, *choose_positions(form, first, last), returns, count, parts)
 
 
 def choose_positions(form: Form, first: int, last: int) -> tuple[int, int, int]:
@@ -79,16 +76,16 @@ def choose_positions(form: Form, first: int, last: int) -> tuple[int, int, int]:
 
 
 def choose_returns(
-    form: Form, utility: KinkedUtility, mean: tuple[float, float], x: Float[np.ndarray, " n"], count: int
-) -> Window:
-    """Return the window of returns."""
-    low, high = np.quantile(x, [0.0005, 0.9995])
+    form: Form, utility: KinkedUtility, most: float, value: float, played: Played
+) -> tuple[float, float]:
+    """Return the ends of the returns from mean-optimal episodes, the largest mean and a value that is reached.
+
+    They are so wide that thresholds beyond them are worth less than `value`: at most −x + (slope + tail)·(x + M).
+    """
+    low, high = (float(k) for k in np.quantile(played.totals[:-1] - played.totals[-1:], [0.0005, 0.9995]))
     wider = 0.15 * max(high - low, 1e-6 * max(1.0, abs(low), abs(high)))
     low, high = min(low, 0.0) - wider, max(high, 0.0) + wider
-    # −x + (slope + tail)·(x + M) is what a larger threshold is worth at most; it should be below the value here
-    most, value = (k - form.problem.start_potential for k in mean)
-    steep = utility.slope + utility.tail
+    potential, steep = form.problem.start_potential, float(utility.slope + utility.tail)
     if steep > 1:
-        low = min(low, (value - steep * most) / (steep - 1) - 0.05 * (high - low))
-    step = (high - low) / (count - 2)
-    return Window(float(np.floor(low / step) * step), float(step))
+        low = min(low, (value - potential - steep * (most - potential)) / (steep - 1) - 0.05 * (high - low))
+    return low, high

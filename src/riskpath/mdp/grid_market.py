@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riskpath.errors import RiskpathError
-from riskpath.mdp.grid_axes import choose_axes, price_axis
+from riskpath.mdp.grid_axes import choose_axes, choose_returns, price_axis
 from riskpath.mdp.grid_backward import Progress
 from riskpath.mdp.grid_chance import PriceAxis, as_floats
 from riskpath.mdp.grid_form import Form, realised
@@ -24,14 +24,14 @@ from riskpath.mdp.grid_mean import MeanTables, best_mean, path_means_after, solv
 from riskpath.mdp.grid_memory import SHARE, free_bytes, in_units
 from riskpath.mdp.grid_play import Played, choose, corners, look_ahead, play
 from riskpath.mdp.grid_policy import read_observation
-from riskpath.mdp.grid_tail import GROUP, PARTS, Axes, Tail, solve_tail
+from riskpath.mdp.grid_tail import GROUP, PARTS, Axes, Tail, before_table, solve_tail
 from riskpath.mdp.grid_utility import KinkedUtility
 
 BROADCASTING = partial(jax.numpy_rank_promotion, "allow")
 """The tables combine arrays of different ranks."""
 MEAN_PATHS = 256
 """The number of paths behind the upper bound of the mean."""
-ROUNDS = ((1.0, 512, 0), (1.0, 512, 32), (2.0, 512, 32), (4.0, 1024, 64), (8.0, 1024, 128), (12.0, 2048, 256))
+ROUNDS = ((1.0, 512, 0), (1.0, 512, 16), (2.0, 512, 32), (4.0, 768, 64), (8.0, 1024, 128), (12.0, 1536, 256))
 """Every round: how many more prices than usual, returns, paths of the upper bound. The first only chooses the axes."""
 MORE = 64
 """So many times more paths where there is no position: they cost nearly nothing."""
@@ -39,6 +39,8 @@ TINY = 1e-7
 """A bracket of this width is always narrow enough."""
 COMPILING = 8.0
 """The seconds that a round takes to compile its programs, about."""
+LOSS = 0.02
+"""The accepted loss by returns, over the fineness of prices, as a share of what the best policy adds to the mean's."""
 SKIPPED = 0.2
 """A round that takes less than this share of the time that is left is skipped for a finer one."""
 TIME_LIMIT = 60.0
@@ -191,6 +193,7 @@ def bracket_tail(
     tolerance: float,
     bound: bool = True,
     time_limit: float = TIME_LIMIT,
+    began: float | None = None,
     progress: Progress | None = None,
 ) -> Bracket:
     """Return the best policy of max_b {b + E[u(x)]} with its bracket, refined until it is narrow.
@@ -199,9 +202,11 @@ def bracket_tail(
     """
     means, played, result = mean.policy.means, mean.played, mean
     most = mean.lower + 0.02 * abs(mean.lower - mean_value)
-    value, began, speed = mean_value, clock.perf_counter(), 0.0
+    began = clock.perf_counter() if began is None else began
+    window, scale, speed = choose_returns(form, utility, most, mean_value, mean.played), np.inf, 0.0
     for number, (finer, count, paths) in enumerate(ROUNDS):
-        axes = choose_axes(form, price_axis(form, finer), utility, (most, value), [mean.played, played], count)
+        step = float(np.sqrt(LOSS / finer * scale))
+        axes = choose_axes(form, price_axis(form, finer), [mean.played, played], window, count, step)
         if (needed := _bytes(form, axes)) > SHARE * (free_bytes() or np.inf):
             if number == 0:
                 raise RiskpathError(f"the tables of {form.problem.name} need about {in_units(needed)}")
@@ -214,25 +219,32 @@ def bracket_tail(
         drawn = form.paths(paths * (1 if axes.rows > 1 else MORE), seed + 3) if paths and bound else None
         tail = solve_tail(form, axes, utility, means, drawn, progress)
         result = measure(form, means, tail, episodes, seed)
-        played, value = result.played, max(value, result.lower)
-        if number and (not bound or result.width <= tolerance * abs(result.lower - mean_value) + TINY):
+        played, gain = result.played, abs(result.lower - mean_value)
+        if number and (not bound or result.width <= tolerance * gain + TINY):
             return result
         if number == 0:
-            speed = _seconds(form, tail) / axes.cells / axes.width
+            speed = _seconds(form, tail)
+            # reading from above between two returns costs about step²·(slope of u)/(3·spread of returns) in each step
+            spread = float(np.diff(np.quantile(played.returns, [0.16, 0.84]))[0]) / 2
+            scale = float(3 * gain * spread / ((utility.slope + utility.tail) * form.problem.steps))
     return replace(result, needs="a narrower bracket needs more prices")
 
 
 def _work(form: Form, axes: Axes, paths: int) -> float:
     """Return the work of a round, in readings of a cell."""
-    along = 2 * paths * axes.rows * axes.points
-    return form.problem.steps * (3 * axes.cells + along) * axes.width
+    actions, silent = len(form.problem.actions), all(form.silent[:-1])
+    nodes = 4 if silent else axes.width  # a matrix product is much faster than readings
+    along = paths * axes.rows * axes.points * (1.5 * actions * axes.parts + nodes)
+    return form.problem.steps * (axes.cells * (actions + 2 * nodes) + along)
 
 
 def _seconds(form: Form, tail: Tail) -> float:
-    """Return the time of one expectation over a table, compiled."""
+    """Return the time of one reading of a cell, compiled."""
+    time, actions = max(0, form.problem.steps - 2), len(form.problem.actions)
+    after = jax.block_until_ready(look_ahead(form, tail, time))
     start = clock.perf_counter()
-    jax.block_until_ready(look_ahead(form, tail, max(0, form.problem.steps - 2)))
-    return clock.perf_counter() - start
+    jax.block_until_ready(before_table(form, tail.axes, time, after, tail.utility))
+    return (clock.perf_counter() - start) / (tail.axes.cells * actions)
 
 
 def measure(form: Form, means: MeanTables, tail: Tail, episodes: int, seed: int) -> Bracket:
@@ -310,7 +322,7 @@ def upper_of(
     V_0 rises with x, so between two thresholds the value is at most that of the upper x with the lower b. Beyond the
     window V_0(x) ≤ u(x + M), with M the largest mean.
     """
-    count, (low, step) = axes.points, axes.window
+    count, (low, step) = axes.parts * axes.points, axes.fine
     fine = low + step * (np.arange(count)[None, :] + np.arange(PARTS)[:, None] / PARTS)
     values = known.mean(axis=0) + potential - fine + step / PARTS
     part, best = np.unravel_index(int(values.argmax()), values.shape)
@@ -322,7 +334,7 @@ def upper_of(
 
 
 def _bytes(form: Form, axes: Axes) -> int:
-    along = 4 * max(GROUP, axes.prices.size) * axes.rows * axes.points
+    along = 4 * max(GROUP * axes.parts, axes.prices.size) * axes.rows * axes.points
     return 4 * axes.cells * (form.problem.steps + 6) + 8 * along
 
 

@@ -4,13 +4,14 @@ A table has the shape [n, Q, X]: n prices, Q positions, X equally spaced returns
 cells, so that reading it is a slice.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from riskpath.mdp.grid_chance import Numbers
+from riskpath.mdp.grid_chance import Numbers, cubic
 from riskpath.mdp.grid_utility import KinkedUtility
 
 FAR = 2
@@ -18,7 +19,7 @@ FAR = 2
 
 
 class Window(NamedTuple):
-    """Equally spaced returns; 0 is one of them if it lies inside."""
+    """Equally spaced returns, an even number of them; 0 is one of them if it lies inside."""
 
     low: Float[Numbers, ""] | float
     """The smallest return."""
@@ -159,35 +160,47 @@ def best(
     return jnp.where(jnp.isfinite(top), top, utility_at(utility, x) - 1e6 * window.step)
 
 
-def drops(rows: Float[Numbers, "*m X"]) -> Float[Numbers, "*m X"]:
-    """Return how much the slope of rows falls at each point, over a cell; 0 at both ends."""
-    return jnp.pad(2 * rows[..., 1:-1] - rows[..., :-2] - rows[..., 2:], [(0, 0)] * (rows.ndim - 1) + [(1, 1)])
+class Raised(NamedTuple):
+    """Rows that are read from above."""
+
+    rows: Float[Numbers, "n Q Y"]
+    """The rows, continued by their last values at both ends."""
+    fall: Float[Numbers, "n Q Y"]
+    """How much their slope falls at each point, times the distance of two points; 0 at both ends."""
 
 
-def shifted_up(
-    rows: Float[Numbers, "*m X"], fall: Float[Numbers, "*m X"], shift: Float[Numbers, "*m"], window: Window
-) -> tuple[Float[Numbers, "*m X"], Bool[Numbers, "*m X"]]:
+def raised(rows: Float[Numbers, "n Q X"]) -> Raised:
+    """Prepare rows for `read_up`."""
+    margin = rows.shape[-1] // FAR
+    fall = 2 * rows[..., 1:-1] - rows[..., :-2] - rows[..., 2:]
+    sides = [(0, 0)] * (rows.ndim - 1)
+    wide = jnp.pad(rows, [*sides, (margin, margin + 1)], mode="edge")
+    return Raised(wide, jnp.pad(jnp.maximum(fall, 0.0), [*sides, (margin + 1, margin + 2)]))
+
+
+def read_up(
+    from_above: Raised, place: Int[Numbers, " R"], shift: Float[Numbers, "n R"], window: Window
+) -> tuple[Float[Numbers, "n R X"], Bool[Numbers, "n R X"]]:
     """Read rows at x + shift from above; also return which places are outside.
 
     Where a function is concave, it lies below the two lines that continue the neighbouring cells; where it is convex,
-    below the chord. `fall` is `drops(rows)`.
+    below the chord.
     """
-    count = rows.shape[-1]
+    count = (from_above.rows.shape[-1] - 1) * FAR // (FAR + 2)
     margin = count // FAR
     cells = shift / window.step
     whole = jnp.floor(cells)
     rest = (cells - whole)[..., None]
-    at = jnp.clip(whole, -margin, margin).astype(jnp.int32)
+    sample = jnp.arange(shift.shape[0], dtype=jnp.int32)[:, None]
+    start = margin + jnp.clip(whole, -margin, margin).astype(jnp.int32)
+    at = jnp.stack([jnp.broadcast_to(k, shift.shape) for k in (sample, place[None, :], start)], axis=-1)
 
-    def one(row: Array, at: Array) -> Array:
-        wide = jnp.pad(row, (margin, margin + 1), mode="edge")
-        return jax.lax.dynamic_slice(wide, (margin + at,), (count + 1,))
+    def one(table: Array, at: Int[Array, "3"]) -> Array:
+        return jax.lax.dynamic_slice(table, at, (1, 1, count + 1))[0, 0]
 
-    for _ in shift.shape:
-        one = jax.vmap(one)
-    value, falls = (one(jnp.asarray(k), at) for k in (rows, fall))
-    low, high, left, right = value[..., :-1], value[..., 1:], falls[..., :-1], falls[..., 1:]
-    above = jnp.maximum(jnp.minimum(rest * left, (1 - rest) * right), 0.0)
+    value, fall = (jax.vmap(jax.vmap(partial(one, jnp.asarray(table))))(at) for table in from_above)
+    low, high = value[..., :-1], value[..., 1:]
+    above = jnp.minimum(rest * fall[..., :-1], (1 - rest) * fall[..., 1:])
     spot = jnp.arange(count, dtype=jnp.float32) + cells[..., None]
     outside = (spot < -1e-3) | (spot > count - 1 + 1e-3) | (jnp.abs(cells) > margin)[..., None]
     return low + rest * (high - low) + above, outside
@@ -204,14 +217,13 @@ def best_up(
 ) -> Float[Numbers, "n R X"]:
     """Return an upper bound of the value of the best action; states beyond the table have the values `beyond`."""
     count = after.shape[-1]
-    x, fall = returns(window, count), drops(after)
+    x, from_above = returns(window, count), raised(after)
 
     def better(top: Numbers, option: tuple[Array, Array, Array | None]) -> tuple[Any, None]:
         place, reward, ends = option
         place = jnp.clip(place, 0, beyond.mean.shape[1] - 1)
         row = place - beyond.first
-        inside = jnp.clip(row, 0, after.shape[1] - 1)
-        value, beside = shifted_up(after[:, inside], fall[:, inside], reward, window)
+        value, beside = read_up(from_above, jnp.clip(row, 0, after.shape[1] - 1), reward, window)
         mean, sign = beyond.mean[:, place][..., None], beyond.sign[:, place][..., None]
         then = x + reward[..., None]
         out = ((row < 0) | (row >= after.shape[1]))[None, :, None] | beside
@@ -227,6 +239,18 @@ def best_up(
 def by_mean(utility: KinkedUtility, x: Numbers, mean: Numbers, estimate: Numbers) -> Numbers:
     """Return a tangent of u at x + the estimated mean to go; its expectation is at least u(x + mean to go)."""
     return (utility.slope + jnp.where(x + estimate < 0, utility.tail, 0.0)) * (x + mean)
+
+
+def refined(rows: Float[Numbers, "*m X"], parts: int) -> Float[Numbers, "*m Z"]:
+    """Return rows at `parts` times as many returns: the cubics through four neighbours, a linear map of the rows."""
+    if parts == 1:
+        return rows
+    low, high = 2 * rows[..., :1] - rows[..., 1:2], 2 * rows[..., -1:] - rows[..., -2:-1]
+    wide = jnp.concatenate([low, rows, high, 2 * high - rows[..., -1:]], axis=-1)
+    weights = cubic(jnp.arange(parts, dtype=jnp.float32) / parts)
+    near = (wide[..., k : k + rows.shape[-1], None] for k in range(4))
+    total = sum(one * weight for one, weight in zip(near, weights, strict=True))
+    return jnp.asarray(total).reshape(*rows.shape[:-1], -1)
 
 
 def finer(table: Float[Numbers, "n C X"], every: int) -> Float[Numbers, "n Q X"]:

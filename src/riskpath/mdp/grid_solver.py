@@ -10,6 +10,7 @@ information relaxation; where states and chance fall on the grid exactly, the va
 up bounds it.
 """
 
+import time as clock
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -105,7 +106,7 @@ def _solve_market(
     progress: Progress | None,
 ) -> GridSolution:
     """Return the best policy where the price is exogenous and positions lie on a lattice."""
-    played = min(episodes, PLAYED)
+    played, began = min(episodes, PLAYED), clock.perf_counter()
     bound = bound and form.problem.all_actions
     tail = parts[0] > 0 and parts[1] < 1
     found = bracket_mean(form, played, seed, bound=bound and not tail)
@@ -122,6 +123,7 @@ def _solve_market(
             tolerance=tolerance,
             bound=bound,
             time_limit=time_limit,
+            began=began,
             progress=progress,
         )
         report = "best threshold"

@@ -24,6 +24,7 @@ from riskpath.mdp.grid_backward import Progress
 from riskpath.mdp.grid_chance import Numbers, PriceAxis, as_floats, cells
 from riskpath.mdp.grid_form import Form, realised
 from riskpath.mdp.grid_mean import MeanTables, best_mean, node_payments, path_means_after
+from riskpath.mdp.grid_memory import free_bytes
 from riskpath.mdp.grid_rows import (
     Beyond,
     Terms,
@@ -32,17 +33,20 @@ from riskpath.mdp.grid_rows import (
     best,
     best_up,
     by_mean,
-    drops,
     expected,
     finer,
+    raised,
+    read_up,
+    refined,
     returns,
-    shifted_up,
 )
 from riskpath.mdp.grid_utility import KinkedUtility
 
-GROUP = 32
-"""Paths are followed in groups of this size, so that one size is compiled."""
-PARTS = 32
+GROUP = 16
+"""Paths are followed in groups, of this size on a processor: small tables stay near it."""
+LARGE = 128
+"""The largest group on another device: every group costs time between programs."""
+PARTS = 16
 """At the start a cell of returns is divided into so many parts."""
 
 
@@ -63,6 +67,13 @@ class Axes(NamedTuple):
     """The returns x."""
     points: int
     """The number of returns."""
+    parts: int = 1
+    """Along paths the returns are so many times finer."""
+
+    @property
+    def fine(self) -> Window:
+        """The returns along paths."""
+        return Window(self.window.low, self.window.step / self.parts)
 
     @property
     def rows(self) -> int:
@@ -85,7 +96,7 @@ class Tail(NamedTuple):
     tables: tuple[Float[Numbers, "S C X"], ...]
     """V_t for every time."""
     known: Float[np.ndarray, "n parts X"] | None
-    """P_0 at the start for every path, if a bound was asked for; the parts divide every cell of returns."""
+    """P_0 at the start for every path, if a bound was asked for; the parts divide every cell of fine returns."""
     mean: Float[np.ndarray, " n"] | None
     """The bound of the mean to go at the start for every path."""
 
@@ -121,7 +132,8 @@ def solve_tail(
     """Maximise the expected utility for all states and returns; with paths, bound it from above along them."""
     axis = axes.prices.points
     tables: list[Array] = []
-    groups = [] if paths is None else [tuple(x[k : k + GROUP] for x in paths) for k in range(0, len(paths[0]), GROUP)]
+    size = group_size(axes)
+    groups = [] if paths is None else [tuple(x[k : k + size] for x in paths) for k in range(0, len(paths[0]), size)]
     found: list[Known | None] = [None] * len(groups)
     for time in reversed(range(form.problem.steps)):
         later = tables[-1] if tables else None
@@ -129,7 +141,7 @@ def solve_tail(
             path = Path(*(as_floats(x) for x in (prices[:, time], noise[:, time])))
             assert means is not None
             found[number] = _path_step(form, axes, time, path, means, later, found[number], utility)
-        tables.append(_before(form, axes, time, after_table(form, axes, time, axis, later, utility), utility))
+        tables.append(before_table(form, axes, time, after_table(form, axes, time, axis, later, utility), utility))
         tables[-1].block_until_ready()
         if progress is not None:
             progress(form.problem.steps - time, form.problem.steps)
@@ -138,6 +150,16 @@ def solve_tail(
     known = np.concatenate([np.asarray(one.value, np.float64) for one in found if one is not None])
     mean = np.concatenate([np.asarray(one.mean, np.float64)[:, form.start] for one in found if one is not None])
     return Tail(axes, utility, tuple(tables[::-1]), known, mean)
+
+
+def group_size(axes: Axes) -> int:
+    """Return how many paths are followed at once."""
+    if axes.rows == 1:
+        return 2048
+    if jax.default_backend() == "cpu":
+        return GROUP
+    room = 0.2 * (free_bytes() or 8e9) / (32 * axes.rows * axes.points * axes.parts)
+    return next((n for n in (LARGE, 64, 32) if n <= room), GROUP)
 
 
 def after_table(
@@ -161,13 +183,22 @@ def last_move(
     return _at_end(payment, as_floats(probs), axes.window, utility, axes.points, every)
 
 
+def _last_path(form: Form, axes: Axes, time: int, prices: Float[Numbers, " n"], utility: KinkedUtility) -> Numbers:
+    """Return the same along paths, where returns are finer and every position counts."""
+    return last_move(
+        form, axes._replace(window=axes.fine, points=axes.parts * axes.points), time, prices, utility, every=1
+    )
+
+
 def _places(axes: Axes, count: int, every: int) -> np.ndarray:
     places = axes.first + np.arange(0, axes.rows, every, dtype=np.int32)
     return np.broadcast_to(places, (count, len(places)))
 
 
-def _before(form: Form, axes: Axes, time: int, after: Numbers, utility: KinkedUtility) -> Array:
-    """Return V_t."""
+def before_table(
+    form: Form, axes: Axes, time: int, after: Float[Numbers, "S Q X"], utility: KinkedUtility
+) -> Float[Array, "S C X"]:
+    """Return V_t from EV_t."""
     chosen = form.decisions(time, axes.prices.points, axes.first, axes.positions, axes.every)
     ends = chosen.ends if form.ends else None
     return _best(after, chosen.position - axes.first, chosen.reward, ends, axes.window, utility)
@@ -177,7 +208,7 @@ def _path_step(form, axes, time, path: Path, means, later, known: Known | None, 
     """Return what is known before the decision."""
     chance = parts = None
     if later is None or known is None:
-        after = last_move(form, axes, time, path.price, utility, every=1)
+        after = _last_path(form, axes, time, path.price, utility)
     else:
         after = _path_after(form, axes, time, path, later, known, utility)
         chance = form.nodes(means.prices, time, path.price, means.width)
@@ -188,10 +219,10 @@ def _path_step(form, axes, time, path: Path, means, later, known: Known | None, 
     position, reward, ends = form.decisions(time, path.price, first, count)
     if time == 0:  # one position, many returns within a cell
         position = np.broadcast_to(position, (len(position), PARTS))
-        reward = reward + as_floats(axes.window.step * np.arange(PARTS) / PARTS)
+        reward = reward + as_floats(axes.fine.step * np.arange(PARTS) / PARTS)
         ends = np.broadcast_to(ends, reward.shape)
     beyond = Beyond(to_go.known, to_go.estimate, axes.first)
-    value = _best_up(after, position, reward, ends if form.ends else None, axes.window, utility, beyond)
+    value = _best_up(after, position, reward, ends if form.ends else None, axes.fine, utility, beyond)
     everywhere = form.decisions(time, path.price, 0, len(form.lattice))
     return Known(value, best_mean(to_go.known, everywhere), best_mean(to_go.estimate, everywhere))
 
@@ -204,17 +235,24 @@ def _path_after(form, axes, time, path: Path, later, known: Known, utility):
     payment = node_payments(form, time, path.price, chance, _places(axes, count, axes.every))
     penalty = _sum(later, chance.row, payment, share, axes.window, utility, axes.every)
     if payment is None:
-        return known.value + penalty
+        return _with_penalty(known.value, penalty, axes.parts)
     paid = form.moves(time, path.price, path.noise[:, None], _places(axes, count, 1))[1][:, 0]
     mean, sign = (x[:, axes.first : axes.first + axes.rows] for x in (known.mean, known.sign))
-    return _path_sum(known.value, penalty, paid, mean, sign, axes.window, utility)
+    return _path_sum(known.value, penalty, paid, mean, sign, axes.fine, utility, axes.parts)
 
 
-@jax.jit
-def _path_sum(known, penalty, paid, mean, sign, window, utility):
-    value, out = shifted_up(known, drops(known), paid, window)
+@partial(jax.jit, static_argnames=("parts",))
+def _with_penalty(known, penalty, parts):
+    return known + refined(penalty, parts)
+
+
+@partial(jax.jit, static_argnames=("parts",))
+def _path_sum(known, penalty, paid, mean, sign, window, utility, parts):
+    value, out = read_up(raised(known), jax.numpy.arange(known.shape[1], dtype="int32"), paid, window)
     then = returns(window, known.shape[-1]) + paid[..., None]
-    return jax.numpy.where(out, by_mean(utility, then, mean[..., None], sign[..., None]), value) + penalty
+    return jax.numpy.where(out, by_mean(utility, then, mean[..., None], sign[..., None]), value) + refined(
+        penalty, parts
+    )
 
 
 @partial(jax.jit, static_argnames=("every",))
