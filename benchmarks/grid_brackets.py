@@ -1,22 +1,26 @@
 """Brackets of the grid solver on random variations of its problems, and on long episodes.
 
-    python benchmarks/grid_brackets.py --count 200 --out benchmarks/results/grid_brackets.jsonl
+    python benchmarks/grid_brackets.py --count 200           # adds to benchmarks/results/grid_brackets.jsonl
     python benchmarks/grid_brackets.py --part 1/4 …          # every fourth variation, for several processes
-    python benchmarks/grid_brackets.py --long --out benchmarks/results/grid_brackets_long.jsonl
-    python benchmarks/grid_brackets.py --summary --out …     # only print what the file holds
+    python benchmarks/grid_brackets.py --long                # adds to benchmarks/results/grid_brackets_long.jsonl
+    python benchmarks/grid_brackets.py --summary             # only print what both files hold
+    python benchmarks/grid_brackets.py --out FOLDER …        # another folder than benchmarks/results
 
-Every line of the output is one solved variation; variations that the file already holds are skipped. A variation is
-challenged by the policy of an independent grid, whose axes of positions and returns are four times as wide, and whose
-prices, positions and returns are twice as fine as those of the solver's first grid. It is simulated with the same
-random numbers; its value must not exceed `upper` by more than three standard errors.
+Every line of the output is one solved variation; variations that the file already holds are skipped. Several processes
+may add to one folder at once. A variation is challenged by the policy of an independent grid, whose axes of positions
+and returns are four times as wide, and whose prices, positions and returns are twice as fine as those of the solver's
+first grid. It is simulated with the same random numbers; its value must not exceed `upper` by more than three standard
+errors.
 """
 
 import argparse
+import fcntl
 import json
 import time
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 import riskpath as rp
@@ -39,6 +43,8 @@ LONG = {
     "AmericanPut 10": ("AmericanPut", {"steps": 10}, 0.1),
 }
 """Long problems: environment, fields, level of CVaR."""
+FILES = {False: "grid_brackets.jsonl", True: "grid_brackets_long.jsonl"}
+"""The output files of the variations and of the long problems."""
 
 
 def variation(number: int) -> tuple[str, dict[str, Any], float, float]:
@@ -79,8 +85,9 @@ def solved(
             "name": name, "fields": fields, "discount": discount, "level": level,
             "lower": solution.lower, "interval": solution.interval, "upper": solution.upper,
             "upper_interval": solution.upper_interval, "mean_optimal": mean_value, "touched": solution.touched,
-            "share": (solution.bracket or np.inf) / max(1e-12, solution.lower - mean_value),
+            "share": None if solution.bracket is None else solution.bracket / max(1e-12, solution.lower - mean_value),
             "report": solution.report, "cells": solution.cells, "seconds": round(seconds, 1),
+            "device": jax.devices()[0].device_kind,
         }  # fmt: skip
         if challenge and solution.upper is not None and solution.upper_interval is not None:
             found = challenger(form, level, mean, mean_value)
@@ -121,21 +128,33 @@ def summary(rows: list[dict[str, Any]]) -> str:
     """Return what the rows say about the brackets, by problem and in all."""
     lines = []
     for name in (*sorted({row["name"] for row in rows}), ""):
-        kept = [row for row in rows if "share" in row and name in row["name"]]
+        kept = [row for row in rows if "lower" in row and name in row["name"]]
         if not kept:
             continue
         apart = [row for row in kept if row["lower"] - row["mean_optimal"] > 1e-6 * max(1e-3, abs(row["lower"]))]
-        shares = np.sort([row["share"] for row in apart]) if apart else np.zeros(1)
-        narrow = int((shares <= 0.01).sum())
-        ended = sum(any(end["share"] > 0.001 for axis, end in row["touched"].items()) for row in kept)
+        shares = np.array([np.inf if row["share"] is None else row["share"] for row in apart or [{"share": 0.0}]])
+        ended = sum(any(end["share"] > 0.001 for end in row["touched"].values()) for row in kept)
         lines.append(
-            f"{name or 'all'}: {len(kept)} solved, {len(apart)} where the policies differ: {narrow} within 1 %, "
-            f"{int((shares <= 0.05).sum())} within 5 %, median {np.median(shares):.2%}; "
+            f"{name or 'all'}: {len(kept)} solved, {len(apart)} where the policies differ: {(shares <= 0.01).sum()} "
+            f"within 1 %, {(shares <= 0.05).sum()} within 5 %, median {np.median(shares):.2%}; "
             f"{sum(bool(row.get('exceeds')) for row in kept)} exceeded by {sum('challenger' in row for row in kept)} "
             f"challengers; {ended} touch an end; median {np.median([row['seconds'] for row in kept]):.0f} s"
         )
-    errors = [row["error"] for row in rows if "error" in row]
-    return "\n".join([*lines, *sorted(set(errors))])
+    errors = [f"{row['name']} {row['key']}: {row['error']}" for row in rows if "error" in row]
+    return "\n".join([*lines, *sorted(errors)])
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file; none if it does not exist."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def append(path: Path, row: dict[str, Any]) -> None:
+    """Add a row to a file that other processes add to as well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
+        file.write(json.dumps(row) + "\n")
 
 
 def main() -> None:
@@ -143,36 +162,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=200, help="number of variations")
     parser.add_argument("--part", default="1/1", help="which part of them, for example 2/4")
-    parser.add_argument("--steps", type=int, default=200, help="skip variations with more steps")
+    parser.add_argument("--steps", type=int, default=np.inf, help="skip problems with more steps")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds of a solution")
     parser.add_argument("--until", type=float, default=np.inf, help="begin no variation after this many seconds")
     parser.add_argument("--long", action="store_true", help="the long problems instead of the variations")
-    parser.add_argument("--summary", action="store_true", help="only print what the file holds")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/grid_brackets.jsonl"))
+    parser.add_argument("--summary", action="store_true", help="only print what the files hold")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="folder of the output files")
     options = parser.parse_args()
-    began = time.perf_counter()
+    if options.summary:
+        print(*(summary(read(options.out / FILES[long])) for long in (True, False)), sep="\n\n")
+        return
+    began, path = time.perf_counter(), options.out / FILES[options.long]
     part, parts = map(int, options.part.split("/"))
-    rows = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
-    done = {row["key"] for row in rows}
+    done = {row["key"] for row in read(path)}
     listed = {str(number): variation(number) for number in range(options.count)}
     if options.long:
         listed = {key: (name, fields, 1.0, level) for key, (name, fields, level) in LONG.items()}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    for number, (key, (name, fields, discount, level)) in enumerate(listed.items()):
-        if options.summary or key in done or number % parts != part - 1 or time.perf_counter() - began > options.until:
-            continue
-        if fields["steps"] > options.steps and not options.long:
+    for key, (name, fields, discount, level) in list(listed.items())[part - 1 :: parts]:
+        if key in done or fields["steps"] > options.steps or time.perf_counter() - began > options.until:
             continue
         try:
             row = {"key": key, **solved(name, fields, discount, level, options.limit, not options.long)}
-        except rp.RiskpathError as error:
-            row = {"key": key, "name": name, "fields": fields, "error": str(error)}
-        rows.append(row)
-        with options.out.open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        except (rp.RiskpathError, jax.errors.JaxRuntimeError) as error:  # the others are solved nevertheless
+            row = {"key": key, "name": name, "fields": fields, "error": str(error).splitlines()[0]}
+        append(path, row)
         shown = {k: row.get(k) for k in ("lower", "upper", "share", "exceeds", "challenger", "seconds", "error")}
         print(key, name, fields["steps"], shown, flush=True)
-    print(summary(rows))
 
 
 if __name__ == "__main__":
