@@ -6,13 +6,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 
 import riskpath as rp
+from riskpath.mdp.grid_axes import choose_axes, choose_returns, price_axis
 from riskpath.mdp.grid_chance import PriceAxis, cardinal, cells, node_weights, price_stencil
 from riskpath.mdp.grid_form import Form, form_of
-from riskpath.mdp.grid_market import BROADCASTING, MarketPolicy, bracket_mean, own_thresholds
+from riskpath.mdp.grid_market import BROADCASTING, MarketPolicy, bracket_mean, measure, own_thresholds
 from riskpath.mdp.grid_rows import Window, between, raised, read_up, returns
-from riskpath.mdp.grid_utility import SHORTFALL
+from riskpath.mdp.grid_tail import solve_tail
+from riskpath.mdp.grid_utility import KinkedUtility
+from tests.mdp.problems import normal_sum
+
+NOISE = scipy.special.ndtri((np.arange(400) + 0.5) / 400)
+"""A normal variable as 400 equally probable values."""
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +82,7 @@ def test_reading_between_points_is_exact_beside_a_kink_and_for_parabolas():
 def test_a_sample_is_valued_at_its_own_threshold_where_that_is_clearly_better():
     sample = np.random.default_rng(0).normal(size=4000)
     for goal in (0.0, 2.0):
-        utility = SHORTFALL.__class__(0.0, 10.0)
+        utility = KinkedUtility(0.0, 10.0)
         value = own_thresholds(sample, utility, goal) + 10 * np.minimum(sample - goal, 0)
         assert value.mean() == pytest.approx(-1.755, abs=0.1)  # CVaR of a normal variable at 10 %
 
@@ -132,29 +139,87 @@ def test_problems_of_another_form_have_no_bound(changes, reason):
 
 
 def test_the_mean_of_trading_is_bracketed_over_all_inventories():
-    found = bracket_mean(trading(12), 2048, 0)
+    found = bracket_mean(trading(8), 2048, 0)
     assert found.upper is not None
     assert -3 * found.upper_error < found.upper - found.lower < 0.02
     assert found.played.returns.mean() == pytest.approx(found.lower, abs=5 * found.played.returns.std() / 2048**0.5)
 
 
-def test_cvar_of_trading_is_bracketed_and_no_rule_is_above():
-    form = trading(3, penalty=0.05)
-    solution = rp.solve_grid(form.problem, "cvar:0.5", episodes=1024, tolerance=0.99, time_limit=1)
-    assert isinstance(solution.policy, MarketPolicy)
+def shortfall(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return E[min(Z, 0)] of normal variables Z."""
+    at = -mean / np.maximum(scale, 1e-9)
+    return mean * scipy.special.ndtr(at) - scale * np.exp(-(at**2) / 2) / np.sqrt(2 * np.pi)
+
+
+def test_cvar_of_trading_is_bracketed():
+    env = rp.MeanReversionTrading(steps=2, trades=3, sigma=0.6, penalty=0.02, start_price=1.8)
+    solution = rp.solve_grid(env.grid_problem(), "cvar:0.5", episodes=1024, tolerance=0.99, time_limit=1)
+    # all first trades × prices × second trades × thresholds
+    goals, trades, decay = np.linspace(-1, 2, 601), np.array([-2.0, 0.0, 2.0]), np.exp(-0.2)
+    scale = 0.6 * np.sqrt((1 - decay**2) / 4)
+    first, second = trades[:, None, None, None], trades[:, None]
+    price = (1 + 0.8 * decay + scale * NOISE)[:, None, None]
+    held = first + second
+    paid = -1.8 * first - price * second - 0.005 * (first**2 + second**2) - 0.02 * held**2
+    means = paid + held * (1 + (price - 1) * decay)
+    exact = (goals + shortfall(means - goals, abs(held) * scale).max(axis=2).mean(axis=1) / 0.5).max()
     assert solution.upper is not None
     assert solution.upper_interval is not None
-    assert solution.interval[0] <= solution.upper_interval[1]
+    assert solution.lower == pytest.approx(exact, abs=0.005)
+    assert solution.upper_interval[1] > exact - 0.001
     assert solution.upper - solution.lower < 0.05
     assert set(solution.touched) == {"price", "inventory", "return"}
     assert solution.touched["inventory"] == {"share": 0, "value": 0}
-    plain = rp.CVaR(0.5).value(np.sort(solution.policy.simulate(4_000, 9)))
+    assert isinstance(solution.policy, MarketPolicy)
+    plain = rp.CVaR(0.5).value(np.sort(solution.policy.simulate(4_096, 9)))
     assert plain == pytest.approx(solution.lower, abs=0.03)
-    action, memory = solution.policy([1.0, 0.0, 0.0])
-    assert (action, memory) == (2, (0, 0.0))  # at the mean price nothing is traded
+    action, memory = solution.policy([1.8, 0.0, 0.0])
+    assert (action, memory) == (0, (0, 0.0))  # a high price falls
 
 
-def test_a_put_far_out_of_the_money_is_worth_nothing():
-    problem = rp.AmericanPut(start_price=3, sigma=0.1, steps=3).grid_problem()
-    solution = rp.solve_grid(problem, "cvar:0.5", tolerance=0.5, time_limit=1)
-    assert (solution.lower, solution.upper) == pytest.approx((0, 0), abs=1e-6)
+def test_cvar_of_a_put_is_bracketed():
+    form, utility = form_of(rp.AmericanPut(steps=3).grid_problem()), KinkedUtility(0.0, 4.0)
+    assert isinstance(form, Form)
+    prices = price_axis(form, 0.06)
+    mean = bracket_mean(form, 1024, 0, bound=False, prices=prices)
+    assert mean.lower == pytest.approx(0.20703, abs=5e-4)  # waiting is best: a European put on a price of exp(−0.2)
+    mean_value = float(rp.CVaR(0.25).value(np.sort(mean.played.returns)))
+    window = choose_returns(form, utility, mean.lower, mean_value, mean.played)
+    axes = choose_axes(form, prices, [mean.played, mean.played], window, 256)
+    means = mean.policy.means
+    found = measure(form, means, solve_tail(form, axes, utility, means, form.paths(512, 3)), 1024, 0)
+    # the price after one step × after two × thresholds; waiting is free
+    goals, growth = np.linspace(-0.2, 0.5, 141), np.exp(-0.345 / 3 + 0.3 * NOISE / 3**0.5)
+    paid = lambda price: np.minimum(np.maximum(1 - price, 0)[..., None] - goals, 0)  # noqa: E731
+    waiting = np.stack([paid(price * growth).mean(axis=0) for price in growth])
+    exact = (goals + np.maximum(paid(np.ones(())), np.maximum(paid(growth), waiting).mean(axis=0)) / 0.25).max()
+    assert exact == pytest.approx(0.0221, abs=1e-4)
+    assert found.upper is not None
+    assert found.lower == pytest.approx(exact, abs=0.001)
+    assert exact - 3 * found.upper_error < found.upper < exact + 0.003
+    assert found.touched["return"] == {"share": 0, "value": 0}
+
+
+def test_a_continuous_problem_is_bracketed_and_its_policy_sees_the_return_so_far():
+    solution = rp.solve_grid(normal_sum(), "cvar:0.8", episodes=2048, tolerance=0.99, time_limit=1)
+    assert solution.upper_kind == "information relaxation"
+    assert solution.bracket is not None
+    assert -0.005 <= solution.bracket < 0.03
+    # all first actions × returns × second actions × thresholds
+    goals, actions = np.linspace(-1, 3, 201), np.linspace(0, 1, 11)
+    first, second = actions[:, None, None, None] * (0.3 + NOISE[:, None, None]), actions[:, None]
+    exact = (goals + shortfall(first + 0.3 * second - goals, second).max(axis=2).mean(axis=1) / 0.8).max()
+    assert solution.lower == pytest.approx(exact, abs=0.002)
+    assert solution.upper is not None
+    assert exact - 0.001 < solution.upper
+    assert isinstance(solution.policy, MarketPolicy)
+    _, memory = solution.policy([0.0])
+    held = [solution.policy([0.0], memory, reward)[0] for reward in (-1.0, 0.5, 1.0)]
+    assert held[0] == 10 > held[1] > held[2]  # a return near the threshold is kept
+    returns = solution.policy.simulate(2048, seed=5)
+    assert (returns == solution.policy.simulate(2048, seed=5)).all()
+
+
+def test_the_mean_of_a_continuous_problem_is_exact():
+    mean = rp.solve_grid(normal_sum(), "mean", episodes=2048)
+    assert (mean.lower, mean.upper) == pytest.approx((0.6, 0.6), abs=1e-3)

@@ -308,8 +308,9 @@ def touched(policy: MarketPolicy, played: Played) -> dict[str, dict[str, float]]
     if form.position is not None:
         found[names[form.position]] = {"share": float(played.refused.mean()), "value": float(played.stake.mean())}
     if tail is not None:
-        window, x = tail.axes.window, played.totals - policy.goal
-        out = ((x < window.low) | (x > window.low + window.step * (tail.axes.points - 1))).any(axis=0)
+        window, x = tail.axes.window, played.totals[:-1] - policy.goal
+        out = (x < window.low) | (x > window.low + window.step * (tail.axes.points - 1))
+        out = (out & (np.arange(len(x))[:, None] < played.decisions)).any(axis=0)  # at the end no table is read
         found["return"] = {"share": float(out.mean()), "value": float((off * out).mean())}
     return found
 

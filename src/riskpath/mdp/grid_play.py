@@ -38,6 +38,8 @@ class Played(NamedTuple):
     """The most that an action beyond the axis of positions could have added to the utility; 0 if none was refused."""
     refused: Bool[np.ndarray, " n"]
     """Whether an action was ever refused because the axis of positions ends."""
+    decisions: Int[np.ndarray, " n"]
+    """The number of decisions in the episode."""
 
     @property
     def returns(self) -> Float[np.ndarray, " n"]:
@@ -69,6 +71,7 @@ def play(form: Form, means: MeanTables, tail: Tail | None, goal: float, episodes
     place = np.full((episodes,), form.start, np.int32)
     x = np.full((episodes,), form.problem.start_potential - goal, np.float32)
     over, refused = np.zeros((episodes,), bool), np.zeros((episodes,), bool)
+    decisions = np.zeros((episodes,), np.int32)
     value, stake = np.zeros((2, episodes), np.float32)
     xs, places, prices = [x], [place], [price]
     draws = np.asarray(jax.random.normal(jax.random.key(seed), (steps, episodes)))
@@ -80,6 +83,7 @@ def play(form: Form, means: MeanTables, tail: Tail | None, goal: float, episodes
         gain = _gain(form, means, tail, time, price, chosen.place, then, noise)
         gain = np.where(chosen.ends, as_floats(utility_at(LINEAR if tail is None else tail.utility, then)), gain)
         refused |= chosen.refused & ~over
+        decisions += ~over
         stake = np.where(over, stake, np.maximum(stake, chosen.stake))
         value = np.where(over, value, value + gain)
         x = np.where(over, x, then + np.where(chosen.ends, np.float32(0.0), paid[:, 0, 0]))
@@ -89,7 +93,7 @@ def play(form: Form, means: MeanTables, tail: Tail | None, goal: float, episodes
         places.append(place)
         prices.append(price)
     totals = np.stack(xs).astype(np.float64) + goal
-    return Played(totals, np.stack(places), value.astype(np.float64), np.stack(prices), stake, refused)
+    return Played(totals, np.stack(places), value.astype(np.float64), np.stack(prices), stake, refused, decisions)
 
 
 def look_ahead(form: Form, tail: Tail, time: int) -> Float[Numbers, "S Q X"]:
