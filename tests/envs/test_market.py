@@ -11,6 +11,9 @@ import pytest
 import riskpath as rp
 from riskpath.envs.finite import as_arrays
 from riskpath.envs.market import Market
+from riskpath.mdp.grid_axes import price_axis
+from riskpath.mdp.grid_form import Form, form_of
+from riskpath.mdp.grid_market import BROADCASTING, bracket_mean
 
 KEY = jax.random.key(0)
 
@@ -147,10 +150,13 @@ def two_trades(start: float, penalty: float) -> float:
     ],
 )
 def test_the_mean_of_the_grid_problem(env, value, slack):
-    solution = rp.solve_grid(env.grid_problem(0.25), "mean", episodes=4096, bound=False)
-    assert solution.lower == pytest.approx(value, abs=slack)
+    form = form_of(env.grid_problem())
+    assert isinstance(form, Form)
+    with BROADCASTING():
+        found = bracket_mean(form, 2048, 0, bound=False, prices=price_axis(form, 0.5))
+    assert found.lower == pytest.approx(value, abs=slack)
     observation, _ = env.reset(KEY)
-    action, memory = solution.policy(observation)
+    action, memory = found.policy(observation)
     assert (action in range(env.spec.num_actions), memory) == (True, (0, 0.0))
 
 

@@ -1,6 +1,7 @@
 """Brackets of problems with an exogenous price and positions on a lattice."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ import riskpath as rp
 from riskpath.mdp.grid_axes import choose_axes, choose_returns, price_axis
 from riskpath.mdp.grid_chance import PriceAxis, cardinal, cells, node_weights, price_stencil
 from riskpath.mdp.grid_form import Form, form_of
-from riskpath.mdp.grid_market import BROADCASTING, MarketPolicy, bracket_mean, measure, own_thresholds
+from riskpath.mdp.grid_market import BROADCASTING, Bracket, MarketPolicy, bracket_mean, measure, own_thresholds
 from riskpath.mdp.grid_rows import Window, between, raised, read_up, returns
 from riskpath.mdp.grid_tail import solve_tail
 from riskpath.mdp.grid_utility import KinkedUtility
@@ -139,10 +140,23 @@ def test_problems_of_another_form_have_no_bound(changes, reason):
 
 
 def test_the_mean_of_trading_is_bracketed_over_all_inventories():
-    found = bracket_mean(trading(8), 2048, 0)
+    found = bracket_mean(trading(6), 2048, 0)
     assert found.upper is not None
     assert -3 * found.upper_error < found.upper - found.lower < 0.02
     assert found.played.returns.mean() == pytest.approx(found.lower, abs=5 * found.played.returns.std() / 2048**0.5)
+
+
+def brackets(env: Any, level: float, finer: float, paths: int) -> tuple[Bracket, Bracket]:
+    """Return the brackets of the mean, without a bound, and of CVaR from one pass over few prices."""
+    form, utility = form_of(env.grid_problem()), KinkedUtility(0.0, 1 / level)
+    assert isinstance(form, Form)
+    prices = price_axis(form, finer)
+    mean = bracket_mean(form, 1024, 0, bound=False, prices=prices)
+    mean_value = float(rp.CVaR(level).value(np.sort(mean.played.returns)))
+    window = choose_returns(form, utility, mean.lower, mean_value, mean.played)
+    axes = choose_axes(form, prices, [mean.played, mean.played], window, 256)
+    means = mean.policy.means
+    return mean, measure(form, means, solve_tail(form, axes, utility, means, form.paths(paths, 3)), 1024, 0)
 
 
 def shortfall(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -153,7 +167,7 @@ def shortfall(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
 
 def test_cvar_of_trading_is_bracketed():
     env = rp.MeanReversionTrading(steps=2, trades=3, sigma=0.6, penalty=0.02, start_price=1.8)
-    solution = rp.solve_grid(env.grid_problem(), "cvar:0.5", episodes=1024, tolerance=0.99, time_limit=1)
+    _, found = brackets(env, 0.5, 0.8, 32)
     # all first trades × prices × second trades × thresholds
     goals, trades, decay = np.linspace(-1, 2, 601), np.array([-2.0, 0.0, 2.0]), np.exp(-0.2)
     scale = 0.6 * np.sqrt((1 - decay**2) / 4)
@@ -163,31 +177,20 @@ def test_cvar_of_trading_is_bracketed():
     paid = -1.8 * first - price * second - 0.005 * (first**2 + second**2) - 0.02 * held**2
     means = paid + held * (1 + (price - 1) * decay)
     exact = (goals + shortfall(means - goals, abs(held) * scale).max(axis=2).mean(axis=1) / 0.5).max()
-    assert solution.upper is not None
-    assert solution.upper_interval is not None
-    assert solution.lower == pytest.approx(exact, abs=0.005)
-    assert solution.upper_interval[1] > exact - 0.001
-    assert solution.upper - solution.lower < 0.05
-    assert set(solution.touched) == {"price", "inventory", "return"}
-    assert solution.touched["inventory"] == {"share": 0, "value": 0}
-    assert isinstance(solution.policy, MarketPolicy)
-    plain = rp.CVaR(0.5).value(np.sort(solution.policy.simulate(4_096, 9)))
-    assert plain == pytest.approx(solution.lower, abs=0.03)
-    action, memory = solution.policy([1.8, 0.0, 0.0])
+    assert found.upper is not None
+    assert found.lower == pytest.approx(exact, abs=0.005)
+    assert exact - 3 * found.upper_error - 0.001 < found.upper < found.lower + 0.05
+    assert set(found.touched) == {"price", "inventory", "return"}
+    assert found.touched["inventory"] == {"share": 0, "value": 0}
+    plain = rp.CVaR(0.5).value(np.sort(found.policy.simulate(1024, 9)))
+    assert plain == pytest.approx(found.lower, abs=0.03)
+    action, memory = found.policy([1.8, 0.0, 0.0])
     assert (action, memory) == (0, (0, 0.0))  # a high price falls
 
 
 def test_cvar_of_a_put_is_bracketed():
-    form, utility = form_of(rp.AmericanPut(steps=3).grid_problem()), KinkedUtility(0.0, 4.0)
-    assert isinstance(form, Form)
-    prices = price_axis(form, 0.06)
-    mean = bracket_mean(form, 1024, 0, bound=False, prices=prices)
+    mean, found = brackets(rp.AmericanPut(steps=3), 0.25, 0.06, 512)
     assert mean.lower == pytest.approx(0.20703, abs=5e-4)  # waiting is best: a European put on a price of exp(−0.2)
-    mean_value = float(rp.CVaR(0.25).value(np.sort(mean.played.returns)))
-    window = choose_returns(form, utility, mean.lower, mean_value, mean.played)
-    axes = choose_axes(form, prices, [mean.played, mean.played], window, 256)
-    means = mean.policy.means
-    found = measure(form, means, solve_tail(form, axes, utility, means, form.paths(512, 3)), 1024, 0)
     # the price after one step × after two × thresholds; waiting is free
     goals, growth = np.linspace(-0.2, 0.5, 141), np.exp(-0.345 / 3 + 0.3 * NOISE / 3**0.5)
     paid = lambda price: np.minimum(np.maximum(1 - price, 0)[..., None] - goals, 0)  # noqa: E731
