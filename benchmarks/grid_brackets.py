@@ -25,8 +25,10 @@ import numpy as np
 
 import riskpath as rp
 from riskpath.mdp.grid_axes import choose_axes, choose_positions, choose_returns, price_axis
-from riskpath.mdp.grid_form import Form, form_of
-from riskpath.mdp.grid_market import BROADCASTING, Bracket, bracket_mean, measure
+from riskpath.mdp.grid_detect import form_of
+from riskpath.mdp.grid_form import Form
+from riskpath.mdp.grid_market import Bracket, bracket_mean, measure
+from riskpath.mdp.grid_market_policy import BROADCASTING
 from riskpath.mdp.grid_memory import free_bytes
 from riskpath.mdp.grid_rows import Window
 from riskpath.mdp.grid_tail import Axes, solve_tail

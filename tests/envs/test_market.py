@@ -12,8 +12,10 @@ import riskpath as rp
 from riskpath.envs.finite import as_arrays
 from riskpath.envs.market import Market
 from riskpath.mdp.grid_axes import price_axis
-from riskpath.mdp.grid_form import Form, form_of
-from riskpath.mdp.grid_market import BROADCASTING, bracket_mean
+from riskpath.mdp.grid_detect import form_of
+from riskpath.mdp.grid_form import Form
+from riskpath.mdp.grid_market import bracket_mean
+from riskpath.mdp.grid_market_policy import BROADCASTING
 
 KEY = jax.random.key(0)
 

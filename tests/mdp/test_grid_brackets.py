@@ -12,8 +12,10 @@ import scipy.special
 import riskpath as rp
 from riskpath.mdp.grid_axes import choose_axes, choose_returns, price_axis
 from riskpath.mdp.grid_chance import PriceAxis, cardinal, cells, node_weights, price_stencil
-from riskpath.mdp.grid_form import Form, form_of
-from riskpath.mdp.grid_market import BROADCASTING, Bracket, MarketPolicy, bracket_mean, measure, own_thresholds
+from riskpath.mdp.grid_detect import form_of
+from riskpath.mdp.grid_form import Form
+from riskpath.mdp.grid_market import Bracket, bracket_mean, measure, own_thresholds
+from riskpath.mdp.grid_market_policy import BROADCASTING, MarketPolicy
 from riskpath.mdp.grid_rows import Window, between, raised, read_up, returns
 from riskpath.mdp.grid_tail import solve_tail
 from riskpath.mdp.grid_utility import KinkedUtility

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riskpath.mdp.grid_market import MarketPolicy
+from riskpath.mdp.grid_market_policy import MarketPolicy
 from riskpath.mdp.grid_memory import in_units
 from riskpath.mdp.grid_policy import GridPolicy
 from riskpath.mdp.grid_problem import GridProblem

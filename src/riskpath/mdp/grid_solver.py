@@ -19,10 +19,12 @@ import numpy as np
 from riskpath.errors import RiskpathError
 from riskpath.mdp.frontier import LEVELS, Frontier, check_levels
 from riskpath.mdp.grid_backward import Pass, Progress, backward, mean_tables
-from riskpath.mdp.grid_form import Form, form_of, is_silent
+from riskpath.mdp.grid_detect import form_of, is_silent
+from riskpath.mdp.grid_form import Form
 from riskpath.mdp.grid_greedy import greedy_tables, tie_width
 from riskpath.mdp.grid_layout import Layout, layout
-from riskpath.mdp.grid_market import BROADCASTING, TIME_LIMIT, bracket_mean, bracket_tail
+from riskpath.mdp.grid_market import TIME_LIMIT, bracket_mean, bracket_tail
+from riskpath.mdp.grid_market_policy import BROADCASTING
 from riskpath.mdp.grid_memory import require_memory
 from riskpath.mdp.grid_other_measures import improve_utility
 from riskpath.mdp.grid_policy import GridPolicy
