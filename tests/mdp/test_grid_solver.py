@@ -137,6 +137,7 @@ def test_cvar_of_a_row_is_that_of_its_law():
         ({"policies": "history"}, "policies on a grid must be one of 'adaptive', 'markov', got 'history'"),
         ({"problem": lottery_mdp()}, "expected a GridProblem, got FiniteMDP"),
         ({"episodes": 1}, "episodes must be at least 2, got 1"),
+        ({"time_limit": 0}, "time_limit must be more than 0, got 0"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, message, unchecked):

@@ -184,7 +184,8 @@ def read_up(
     """Read rows at x + shift from above; also return which places are outside.
 
     Where a function is concave, it lies below the two lines that continue the neighbouring cells; where it is convex,
-    below the chord.
+    below the chord. Beside a change from one to the other the reading can be too low, by a term of second order in the
+    distance of two returns.
     """
     count = (from_above.rows.shape[-1] - 1) * FAR // (FAR + 2)
     margin = count // FAR

@@ -33,7 +33,7 @@ from riskpath.mdp.grid_solution import GridOptima, GridSolution, measured, thinn
 from riskpath.mdp.grid_utility import SHORTFALL, KinkedUtility, ReturnAxis
 from riskpath.risk.compose import as_risk, mean_and_cvar
 from riskpath.risk.measures import RiskMeasure
-from riskpath.validation import require_counts
+from riskpath.validation import require_counts, require_positive
 
 GridPolicies = Literal["adaptive", "markov"]
 EPISODES = 200_000
@@ -76,7 +76,7 @@ def solve_grid(
         seed: Seed of the simulations.
         tolerance: The solver refines its axes until the bracket is this share of the difference between the best and
             the mean-optimal policy.
-        time_limit: No finer round is begun that would end after this many seconds.
+        time_limit: No finer round is begun that would end after this many seconds. The first two are always finished.
         progress: Called as progress(step, total) after every step of a pass.
     """
     _require_problem(problem)
@@ -84,6 +84,7 @@ def solve_grid(
         accepted = ", ".join(map(repr, get_args(GridPolicies)))
         raise RiskpathError(f"policies on a grid must be one of {accepted}, got {policies!r}")
     require_counts(2, episodes=episodes)
+    require_positive(time_limit=time_limit)
     risk = as_risk(risk)
     form, parts = form_of(problem), mean_and_cvar(risk)
     wants_mean = parts is not None and (parts[0] == 0 or parts[1] == 1)  # all classes agree on the mean
@@ -129,7 +130,6 @@ def _solve_market(
             progress=progress,
         )
         report = "best threshold"
-    reason = RELAXATION if found.upper is not None else "none"
     if not form.problem.all_actions:
         report += ", no bound for actions between those of the grid"
     return GridSolution(
@@ -140,7 +140,7 @@ def _solve_market(
         lower=found.lower,
         interval=_interval(found.lower, found.lower_error),
         upper=found.upper,
-        upper_kind=reason,
+        upper_kind="none" if found.upper is None else RELAXATION,
         upper_interval=None if found.upper is None else _interval(found.upper, found.upper_error),
         law=thinned(np.sort(found.played.returns)),
         policy=found.policy,
