@@ -11,6 +11,11 @@ import pytest
 import riskpath as rp
 from riskpath.envs.finite import as_arrays
 from riskpath.envs.market import Market
+from riskpath.mdp.grid_axes import price_axis
+from riskpath.mdp.grid_detect import form_of
+from riskpath.mdp.grid_form import Form
+from riskpath.mdp.grid_market import bracket_mean
+from riskpath.mdp.grid_market_policy import BROADCASTING
 
 KEY = jax.random.key(0)
 
@@ -129,26 +134,36 @@ def test_an_episode_of_the_environment_pays_what_the_grid_problem_pays(env, acti
     assert total == pytest.approx(expected, abs=1e-4)
 
 
+def two_trades(start: float, penalty: float) -> float:
+    """Return the best mean of two trades: all first ones × prices × second ones."""
+    trades, (noise, probs) = np.linspace(-2, 2, 5), np.polynomial.hermite_e.hermegauss(64)
+    decay, first = np.exp(-0.2), trades[:, None, None]
+    price = (1 + (start - 1) * decay + np.sqrt((1 - decay**2) / 4) * noise)[:, None]
+    held = first + trades
+    then = held * (1 + (price - 1) * decay) - penalty * held**2 - price * trades - 0.005 * trades**2
+    return float((-start * first[:, 0, 0] - 0.005 * trades**2 + then.max(axis=2) @ (probs / probs.sum())).max())
+
+
 @pytest.mark.parametrize(
-    ("env", "risk", "value", "slack"),
+    ("env", "value", "slack"),
     [
-        (rp.MeanReversionTrading(steps=3), "mean", None, 0.05),
-        (rp.AmericanPut(), "mean", 0.2594, 0.003),
-        (rp.OptionHedging(steps=2, hedges=5), "mean", -0.00713, 0.0006),
+        (rp.MeanReversionTrading(steps=2, trades=5, start_price=1.6, penalty=0.05), two_trades(1.6, 0.05), 0.005),
+        (rp.OptionHedging(steps=2, hedges=5), -0.00713, 0.0006),
     ],
 )
-def test_the_grid_problem_is_solved_on_a_coarse_grid(env, risk, value, slack):
-    solution = rp.solve_grid(env.grid_problem(0.25), risk, episodes=20_000, bound=False)
-    assert solution.lower == pytest.approx(solution.value, abs=slack)
-    if value is not None:
-        assert solution.value == pytest.approx(value, abs=slack)
+def test_the_mean_of_the_grid_problem(env, value, slack):
+    form = form_of(env.grid_problem())
+    assert isinstance(form, Form)
+    with BROADCASTING():
+        found = bracket_mean(form, 2048, 0, bound=False, prices=price_axis(form, 0.5))
+    assert found.lower == pytest.approx(value, abs=slack)
     observation, _ = env.reset(KEY)
-    action, memory = solution.policy(observation)
+    action, memory = found.policy(observation)
     assert (action in range(env.spec.num_actions), memory) == (True, (0, 0.0))
 
 
 def test_ties_of_per_step_risk_go_to_the_first_action():
-    solution = rp.solve_grid(rp.AmericanPut().grid_problem(0.25), "cvar:0.25", "markov", episodes=20_000)
+    solution = rp.solve_grid(rp.AmericanPut().grid_problem(0.25), "cvar:0.25", "markov", episodes=10_000)
     assert solution.policy([1.2, 0.0])[0] == 0  # waiting and exercising are both worth 0 there
     assert solution.value == pytest.approx(0.030, abs=0.006)
 

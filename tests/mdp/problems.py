@@ -1,5 +1,6 @@
 """Small problems, fixed and random, and brute-force answers that share no code with the solvers."""
 
+import functools
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -163,3 +164,18 @@ def all_return_policies(mdp: rp.FiniteMDP) -> Iterator[rp.Law]:
             unfinished.extend({**table, missing[0]: action} for action in mdp.actions(missing[0][1]))
         else:
             yield law
+
+
+@functools.cache
+def normal_sum() -> rp.GridProblem:
+    """Return two steps that each pay action × (0.3 + noise): the mean wants 1, CVaR wants less."""
+    return rp.GridProblem(
+        axes={"held": np.linspace(0.0, 1.0, 11)},
+        actions=np.linspace(0.0, 1.0, 11),
+        steps=2,
+        start=(0.0,),
+        noise=rp.normal_noise(32),
+        decide=lambda time, state, action: ((action,), 0.0),
+        move=lambda time, post, noise: ((post[0],), post[0] * (0.3 + noise)),
+        return_points=401,
+    )

@@ -10,9 +10,9 @@ import riskpath as rp
 from riskpath.mdp import grid_memory
 from riskpath.mdp.grid_greedy import greedy_tables
 from riskpath.mdp.grid_layout import layout
-from riskpath.mdp.grid_market import MarketPolicy
 from riskpath.mdp.grid_solver import grid_frontier
 from riskpath.mdp.grid_utility import ReturnAxis
+from tests.mdp.problems import normal_sum
 
 PROBS = (0.25, 0.5, 0.25)
 STEPS = 3
@@ -121,35 +121,8 @@ def test_all_levels_come_from_one_pass():
     assert set(found.rows()[0]) == {"level", "cvar", "mean", "goal", "value on the grid"}
 
 
-@functools.cache
-def normal_sum(resolution: int = 41) -> rp.GridProblem:
-    """Return two steps that each pay action × (0.3 + noise): the mean wants 1, CVaR wants less."""
-    return rp.GridProblem(
-        axes={"held": np.linspace(0.0, 1.0, resolution)},
-        actions=np.linspace(0.0, 1.0, 11),
-        steps=2,
-        start=(0.0,),
-        noise=rp.normal_noise(32),
-        decide=lambda time, state, action: ((action,), 0.0),
-        move=lambda time, post, noise: ((post[0],), post[0] * (0.3 + noise)),
-        return_points=401,
-    )
-
-
-def test_a_continuous_problem_is_bracketed():
-    solution = rp.solve_grid(normal_sum(), "cvar:0.9", episodes=4000)
-    assert solution.upper_kind == "information relaxation"
-    assert solution.bracket is not None
-    assert -0.005 <= solution.bracket < 0.03
-    # holding 1 twice is N(0.6, 2): its CVaR is 0.6 − √2 φ(z)/0.9
-    constant = 0.6 - 2**0.5 * 0.17549833 / 0.9
-    assert solution.lower > constant
-    mean = rp.solve_grid(normal_sum(), "mean", episodes=4000)
-    assert (mean.lower, mean.upper) == pytest.approx((0.6, 0.6), abs=1e-3)
-
-
 def test_cvar_of_a_row_is_that_of_its_law():
-    plan = layout(normal_sum(11))
+    plan = layout(normal_sum())
     axis = ReturnAxis.over(-7.0, 7.0, 401)
     tables = greedy_tables(plan, axis, rp.CVaR(0.9))
     # the last step pays h (0.3 + N(0, 1)): its CVaR at 0.9 is h (0.3 − φ(z)/0.9)
@@ -164,6 +137,7 @@ def test_cvar_of_a_row_is_that_of_its_law():
         ({"policies": "history"}, "policies on a grid must be one of 'adaptive', 'markov', got 'history'"),
         ({"problem": lottery_mdp()}, "expected a GridProblem, got FiniteMDP"),
         ({"episodes": 1}, "episodes must be at least 2, got 1"),
+        ({"time_limit": 0}, "time_limit must be more than 0, got 0"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, message, unchecked):
@@ -206,14 +180,3 @@ def test_a_solution_reports_itself():
     assert len(solution.plot().lines) == 1
     with pytest.raises(rp.RiskpathError, match="an episode of lottery has 3 steps"):
         solution.policy([2.0], (2, 0.0), 0.0)
-
-
-def test_a_policy_sees_the_return_so_far():
-    solution = rp.solve_grid(normal_sum(), "cvar:0.5", episodes=2000)
-    assert isinstance(solution.policy, MarketPolicy)
-    _, memory = solution.policy([0.0])
-    held = [solution.policy([0.0], memory, reward)[0] for reward in (-1.0, -0.2, 0.0, 0.5)]
-    assert len(set(held)) > 1
-    returns = solution.policy.simulate(3000, seed=5)
-    assert returns.shape == (3000,)
-    assert (returns == solution.policy.simulate(3000, seed=5)).all()

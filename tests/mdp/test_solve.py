@@ -94,9 +94,11 @@ def test_the_value_of_several_starts_is_the_risk_of_the_mixture():
     )
 
 
-def test_an_unknown_policy_class_is_refused(unchecked):
+def test_a_wrong_argument_is_refused(unchecked):
     with pytest.raises(rp.RiskpathError, match="'markov', 'history', 'adaptive', 'nested', got 'best'"):
         rp.solve(GRID.mdp(), "mean", "best")  # pyright: ignore[reportArgumentType, reportCallIssue]
+    with pytest.raises(rp.RiskpathError, match="time_limit needs a problem on a grid"):
+        rp.solve(GRID.mdp(), "mean", time_limit=5.0)
 
 
 def test_too_large_problems_are_refused_in_one_line(monkeypatch):

@@ -116,10 +116,15 @@ class MeanReversionTrading(MarketProblem):
         worth = inventory * price - self.penalty * inventory**2
         return (price, inventory), jnp.where(self.is_last(time), worth, 0.0)
 
+    def _until_the_end(self, time: Any, discount: float) -> Array:
+        """Return the discount from this time to the end."""
+        return jnp.float32(discount) ** (self.steps - jnp.asarray(time, jnp.float32))
+
     def grid_problem(self, resolution: float = 1.0, discount: float = 1.0) -> GridProblem:
         """Return the problem for the grid solver; a larger resolution has more prices and returns.
 
-        Inventories are the multiples of the smallest trade. The continuous problem is solved with 41 trades.
+        Inventories are the multiples of the smallest trade. The continuous problem is solved with 41 trades. The
+        tables hold the difference from the value of the inventory at the mean price, so a move pays nothing.
         """
         require_resolution(resolution)
         spread = float(self.sigma) / (2 * float(self.kappa)) ** 0.5
@@ -140,7 +145,7 @@ class MeanReversionTrading(MarketProblem):
             noise=normal_noise(64),
             decide=self.decide,
             move=self.move,
-            potential=lambda time, state: state[0] * state[1],  # the inventory at the current price
+            potential=lambda time, state: float(self.theta) * state[1] * self._until_the_end(time, discount),
             endless=("inventory",),
             all_actions=not self.continuous,
             discount=discount,

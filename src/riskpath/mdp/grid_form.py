@@ -2,7 +2,7 @@
 
 The price moves by chance alone, wherever the position is. A decision moves the position, always on the points of a
 lattice, wherever the price is. Either coordinate may be missing. Along one path of the noise such a problem is a
-deterministic one over (position, return so far), which `grid_bound` solves.
+deterministic one over (position, return so far), which `grid_tail` solves. `grid_detect` finds the form of a problem.
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from riskpath.mdp.grid_chance import Numbers, as_floats
+from riskpath.mdp.grid_chance import NODES, REACH, Nodes, Numbers, PriceAxis, as_floats, cardinal, node_weights
 from riskpath.mdp.grid_problem import GridProblem, GridState
 
-ON_LATTICE = 1e-3
-"""A position this close to a point of the lattice, in units, is that point."""
+PATHS = 4096
+"""At least so many paths are drawn, so that one number of them is compiled."""
+SIZES = (1 << 13, 1 << 16, 1 << 19)
+"""The numbers of samples for which the functions of a problem are compiled."""
+FAR = 7.0
+"""A node that more noise leads to is given this noise; it has no weight."""
 
 
 class Decisions(NamedTuple):
@@ -68,55 +72,93 @@ class Form:
 
     def decisions(self, time: int, prices: Float[Numbers, " n"], first: int, count: int, every: int = 1) -> Decisions:
         """Return the effects of all actions at some prices and at `count` positions of the lattice from `first` on."""
-        positions = self.lattice[first : first + every * (count - 1) + 1 : every]
-        return _decisions(self, np.int32(time), prices, as_floats(positions))
+        places = np.arange(first, first + every * (count - 1) + 1, every)
+        position, reward, ends = self._decided(time, np.asarray(prices)[:, None], places[None, :])
+        return Decisions(position[:, 0], reward, ends)
 
     def decisions_at(self, time: int, prices: Float[Numbers, " n"], places: Int[Numbers, " n"]) -> Decisions:
         """Return the effects of all actions at pairs of a price and the number of a position; Q is 1."""
-        return _decisions_at(self, np.int32(time), prices, places)
+        position, reward, ends = self._decided(time, np.asarray(prices), np.asarray(places))
+        return Decisions(position, reward[..., None], ends[..., None])
 
     def moves(
         self, time: int, prices: Float[Numbers, " n"], noise: Float[Numbers, "n K"], places: Int[Numbers, "n Q"]
     ) -> tuple[Float[Numbers, "n K"], Float[Numbers, "n K Q"]]:
         """Return the next prices and the present values of the payments of a move; the last one includes the end."""
-        return _moves(self, np.int32(time), prices, noise, places)
+        positions = as_floats(self.lattice)[np.asarray(places)]
+        arrays = np.asarray(prices)[:, None, None], np.asarray(noise)[:, :, None], positions[:, None, :]
+        after, paid = _samples(_moves, self, np.int32(time), arrays)
+        return after[..., 0], paid
+
+    def _decided(self, time: int, prices: np.ndarray, places: np.ndarray) -> tuple[Any, Any, Any]:
+        numbers = np.arange(len(self.problem.actions), dtype=np.int32).reshape(-1, *[1] * places.ndim)
+        arrays = numbers, prices, as_floats(self.lattice)[places]
+        return _samples(_decisions, self, np.int32(time), arrays)
+
+    def nodes(self, axis: PriceAxis, time: int, prices: Float[Numbers, " n"], width: int) -> Nodes:
+        """Return the nodes of a move from some prices: `width` points of the axis, or of the noise without a price."""
+        if self.price is None:
+            middle, slope = (np.full(prices.shape, x, np.float32) for x in ((width - 1) / 2, (width - 1) / (2 * REACH)))
+        else:
+            noise = np.broadcast_to(as_floats([-1.0, 0.0, 1.0]), (len(prices), 3))
+            following = self.moves(time, prices, noise, np.full((len(prices), 1), self.start, np.int32))[0]
+            middle, slope = _line(axis.curved, as_floats([axis.low, axis.step]), following)
+        return _nodes(middle, slope, width, axis.size)
+
+    def width(self, axis: PriceAxis) -> int:
+        """Return how many points of the axis the nodes of a move need, a multiple of 16 or all of them."""
+        if self.price is None:
+            return NODES
+        noise = np.broadcast_to(as_floats([-REACH, 0.0, REACH]), (axis.size, 3))
+        most = 0
+        for time in {0, self.problem.steps // 2, self.problem.steps - 1}:
+            following = self.moves(time, axis.points, noise, np.full((axis.size, 1), self.start, np.int32))[0]
+            after = np.log(following) if axis.curved else np.asarray(following)
+            most = max(most, float(np.abs(np.diff(after)).max()) / axis.step)
+        return min(axis.size, 16 * -(-int(2 * most + 6) // 16))
 
     def paths(self, count: int, seed: int) -> tuple[Float[np.ndarray, "n times"], Float[np.ndarray, "n steps"]]:
         """Return paths of the price, [count, steps + 1], and their noise."""
-        return jax.device_get(_paths(self, count, jax.random.key(seed)))
+        drawn = jax.device_get(_paths(self, max(count, PATHS), jax.random.key(seed)))
+        return drawn[0][:count], drawn[1][:count]
 
 
-@partial(jax.jit, static_argnums=0)
-def _decisions(form: Form, time: Numbers, prices: Numbers, positions: Numbers) -> Decisions:
+def _samples(function: Any, form: Form, time: np.int32, arrays: tuple[np.ndarray, ...]) -> tuple[Any, ...]:
+    """Apply a function of many samples to arrays that are broadcast; few sizes are compiled unless they are large."""
+    shape = np.broadcast_shapes(*(x.shape for x in arrays))
+    total = int(np.prod(shape))
+    size = next((n for n in SIZES if n >= total), None)
+    if size is None:
+        return _broadcast(function, form, time, arrays, shape)
+    flat = (np.broadcast_to(x, shape).ravel() for x in arrays)
+    found = _flat(function, form, time, tuple(np.pad(x, (0, size - total), mode="edge") for x in flat))
+    return tuple(np.asarray(x)[:total].reshape(shape) for x in found)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _flat(function: Any, form: Form, time: Numbers, arrays: tuple[Numbers, ...]) -> tuple[Any, ...]:
+    return function(form, time, *arrays)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 4))
+def _broadcast(
+    function: Any, form: Form, time: Numbers, arrays: tuple[Numbers, ...], shape: tuple[int, ...]
+) -> tuple[Any, ...]:
+    found = function(form, time, *(jnp.broadcast_to(x, shape).ravel() for x in arrays))
+    return tuple(x.reshape(shape) for x in found)
+
+
+def _decisions(form: Form, time: Numbers, actions: Numbers, prices: Numbers, positions: Numbers) -> tuple[Any, ...]:
     def one(action: Numbers, price: Numbers, position: Numbers) -> tuple[Any, Any, Any]:
         post, reward, ends = form.problem.after_decision(time, form.state(price, position), action)
         after = position if form.position is None else post[form.position]
         return after, reward * _present(form, time), ends
 
-    actions = jnp.asarray(form.problem.actions)
-    each = jax.vmap(jax.vmap(jax.vmap(one, (None, None, 0)), (None, 0, None)), (0, None, None))
-    after, reward, ends = each(actions, prices, positions)
-    return Decisions(_place(form, after[:, 0]), reward, ends)
+    after, reward, ends = jax.vmap(one)(jnp.asarray(form.problem.actions)[actions], prices, positions)
+    return _place(form, after), reward, ends
 
 
-@partial(jax.jit, static_argnums=0)
-def _decisions_at(form: Form, time: Numbers, prices: Numbers, places: Numbers) -> Decisions:
-    positions = jnp.asarray(form.lattice, jnp.float32)[places]
-
-    def one(action: Numbers, price: Numbers, position: Numbers) -> tuple[Any, Any, Any]:
-        post, reward, ends = form.problem.after_decision(time, form.state(price, position), action)
-        after = position if form.position is None else post[form.position]
-        return after, reward * _present(form, time), ends
-
-    actions = jnp.asarray(form.problem.actions)
-    after, reward, ends = jax.vmap(jax.vmap(one, (None, 0, 0)), (0, None, None))(actions, prices, positions)
-    return Decisions(_place(form, after), reward[..., None], ends[..., None])
-
-
-@partial(jax.jit, static_argnums=0)
-def _moves(form: Form, time: Numbers, prices: Numbers, noise: Numbers, places: Numbers) -> tuple[Any, Any]:
-    positions = jnp.asarray(form.lattice, jnp.float32)[places]
-
+def _moves(form: Form, time: Numbers, prices: Numbers, noise: Numbers, positions: Numbers) -> tuple[Any, Any]:
     def one(price: Numbers, noise: Numbers, position: Numbers) -> tuple[Any, Any]:
         following, reward = form.problem.after_move(time, form.state(price, position), noise)
         ending = form.problem.at_end(following) * jnp.float32(form.problem.discount)
@@ -124,9 +166,30 @@ def _moves(form: Form, time: Numbers, prices: Numbers, noise: Numbers, places: N
         after = price if form.price is None else following[form.price]
         return after, paid * _present(form, time)
 
-    each = jax.vmap(jax.vmap(jax.vmap(one, (None, None, 0)), (None, 0, None)))
-    after, paid = each(prices, noise, positions)
-    return after[..., 0], paid
+    return jax.vmap(one)(prices, noise, positions)
+
+
+@partial(jax.jit, static_argnums=0)
+def _line(curved: bool, numbers: Numbers, following: Float[Numbers, "n 3"]) -> tuple[Any, Any]:
+    """Return on the axis the next price without noise, and how far a noise of 1 moves it."""
+    places = ((jnp.log(following) if curved else following) - numbers[0]) / numbers[1]
+    return places[:, 1], (places[:, 2] - places[:, 0]) / 2
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _nodes(middle: Numbers, slope: Numbers, width: int, count: int) -> Nodes:
+    first = jnp.clip(jnp.floor(middle) - width // 2, 0.0, max(0, count - width))
+    local = middle - first
+    numbers = jnp.arange(width, dtype=jnp.int32)
+    row = first.astype(jnp.int32)[:, None] + numbers if count > 1 else jnp.zeros((len(middle), width), jnp.int32)
+    noise = jnp.clip((numbers.astype(jnp.float32) - local[:, None]) / slope[:, None], -FAR, FAR)
+    return Nodes(row, noise, node_weights(local, slope, width), local, slope)
+
+
+@jax.jit
+def realised(nodes: Nodes, noise: Float[Numbers, " n"]) -> Float[Numbers, "n W"]:
+    """Return ℓ_j(ξ), the parts of the nodes in what happened."""
+    return cardinal(nodes.middle + nodes.slope * noise, nodes.row.shape[1])
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -155,111 +218,7 @@ def _place(form: Form, position: Numbers) -> Int[Numbers, "*m"]:
     return jnp.round((position - form.lattice[0]) / form.unit).astype(jnp.int32)
 
 
-def form_of(problem: GridProblem) -> Form | str:
-    """Return the form of a problem, or in a few words why it has none."""
-    if problem.noise.draw is not jax.random.normal:
-        return "chance is not a normal variable"
-    if len(problem.axes) > 2:
-        return "the state has more than two coordinates"
-    rng = np.random.default_rng(0)
-    axes = list(problem.axes.values())
-    states = tuple(np.append(rng.choice(axis, 63), at) for axis, at in zip(axes, problem.start, strict=True))
-    tries = [_try(problem, time, states) for time in sorted({0, problem.steps // 2, problem.steps - 1})]
-    scale = [float(axis[-1] - axis[0]) for axis in axes]
-    moved = [any(np.abs(t.following[n] - states[n][:, None]).max() > 1e-6 * scale[n] for t in tries) for n in _of(axes)]
-    decided = [any(np.abs(t.post[n] - states[n][:, None]).max() > 1e-6 * scale[n] for t in tries) for n in _of(axes)]
-    if any(a and b for a, b in zip(moved, decided, strict=True)) or sum(moved) > 1 or sum(decided) > 1:
-        return "decisions and chance move the same coordinate"
-    price = moved.index(True) if any(moved) else (0 if len(axes) == 2 and not decided[0] else None)
-    position = next((n for n in _of(axes) if n != price), None)
-    if price is not None and len(axes[price]) < 4:
-        return f"the axis of {list(problem.axes)[price]} has fewer than 4 points"
-    if price is not None and position is not None and not _independent(problem, price, position, states):
-        return "the move of one coordinate depends on the other"
-    found = _lattice(problem, position, tries, states)
-    if isinstance(found, str):
-        return found
-    silent = _silent(problem, states)
-    return Form(problem, price, position, *found, silent, any(t.ends.any() for t in tries))
-
-
-def _silent(problem: GridProblem, states: tuple[np.ndarray, ...]) -> tuple[bool, ...]:
-    """Tell for every time whether the move pays nothing, from a few states."""
-    here = tuple(as_floats(x) for x in states)
-    noise = as_floats([-1.3, 0.4])
-    move = jax.vmap(jax.vmap(jax.vmap(problem.after_move, (None, None, 0)), (None, 0, None)), (0, None, None))
-    gained = np.abs(jax.device_get(jax.jit(move)(np.arange(problem.steps), here, noise)[1])).max(axis=(1, 2))
-    return (*(bool(paid < 1e-6) for paid in gained[:-1]), False)
-
-
-def is_silent(problem: GridProblem) -> bool:
-    """Tell whether no move but the last one pays anything, from a few states."""
-    rng = np.random.default_rng(0)
-    return all(_silent(problem, tuple(rng.choice(axis, 64) for axis in problem.axes.values()))[:-1])
-
-
-def _of(axes: list[Any]) -> range:
-    return range(len(axes))
-
-
-class _Try(NamedTuple):
-    """What happens at one time from a few states."""
-
-    post: tuple[np.ndarray, ...]
-    paid: np.ndarray
-    ends: np.ndarray
-    following: tuple[np.ndarray, ...]
-    gained: np.ndarray
-    last: bool
-
-
-def _try(problem: GridProblem, time: int, states: tuple[np.ndarray, ...]) -> _Try:
-    here = tuple(as_floats(x) for x in states)
-    post, paid, ends, following, gained = jax.device_get(_effects(problem, np.int32(time), here))
-    return _Try(post, paid, ends, following, gained, time == problem.steps - 1)
-
-
-@partial(jax.jit, static_argnums=0)
-def _effects(problem: GridProblem, time: Numbers, states: GridState) -> tuple[Any, ...]:
-    noise = jnp.asarray([-2.1, -0.6, 0.3, 1.7], jnp.float32)
-    decide = jax.vmap(jax.vmap(problem.after_decision, (None, None, 0)), (None, 0, None))
-    move = jax.vmap(jax.vmap(problem.after_move, (None, None, 0)), (None, 0, None))
-    return *decide(time, states, jnp.asarray(problem.actions)), *move(time, states, noise)
-
-
-def _independent(problem: GridProblem, price: int, position: int, states: tuple[np.ndarray, ...]) -> bool:
-    """Tell whether the other coordinate changes nothing in how a coordinate moves."""
-    first = _try(problem, 0, states)
-    mixed = tuple(np.roll(x, 1) if n == position else x for n, x in enumerate(states))
-    other = _try(problem, 0, mixed)
-    turned = tuple(np.roll(x, 1) if n == price else x for n, x in enumerate(states))
-    third = _try(problem, 0, turned)
-    slack = [1e-5 * float(np.ptp(axis)) for axis in problem.axes.values()]
-    same_move = np.abs(first.following[price] - other.following[price]).max() < slack[price]
-    return bool(same_move and np.abs(first.post[position] - third.post[position]).max() < slack[position])
-
-
-def _lattice(
-    problem: GridProblem, position: int | None, tries: list[_Try], states: tuple[np.ndarray, ...]
-) -> tuple[Float[np.ndarray, " L"], int] | str:
-    """Return all positions that can be reached and the number of the first one, or why they are no lattice."""
-    if position is None:
-        return np.zeros(1), 0
-    name, axis = list(problem.axes.items())[position]
-    unit = float(axis[1] - axis[0])
-    if np.ptp(np.diff(axis)) > 1e-4 * unit:
-        return f"the points of {name} are not equally spaced"
-    reached = np.concatenate([t.post[position].ravel() for t in tries] + [[problem.start[position]]])
-    places = (reached - axis[0]) / unit
-    if np.abs(places - np.round(places)).max() > ON_LATTICE:
-        return f"decisions leave the points of {name}"
-    low, high = 0, len(axis) - 1
-    if places.min() < -0.5 or places.max() > high + 0.5:
-        if name not in problem.endless:
-            return f"decisions leave the axis of {name}"
-        change = np.concatenate([(t.post[position] - states[position][:, None]).ravel() for t in tries]) / unit
-        start = round((problem.start[position] - axis[0]) / unit)
-        low = start + problem.steps * min(0, round(float(change.min())))
-        high = start + problem.steps * max(0, round(float(change.max())))
-    lattice = axis[0] + unit * np.arange(low, high + 1)
-    return lattice, round((problem.start[position] - lattice[0]) / unit)
+def size_class(size: int) -> int:
+    """Return the smallest of few sizes that is large enough: powers of 2, and 3/2 of them."""
+    whole = 1 << (size - 1).bit_length()
+    return whole if size > 3 * whole // 4 else 3 * whole // 4

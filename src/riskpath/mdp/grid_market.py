@@ -6,118 +6,40 @@ finer, until the bracket is narrow enough or the time is over.
 """
 
 import time as clock
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from riskpath.errors import RiskpathError
+from riskpath.mdp.grid_axes import choose_axes, choose_returns, price_axis
 from riskpath.mdp.grid_backward import Progress
-from riskpath.mdp.grid_form import Form
+from riskpath.mdp.grid_chance import PriceAxis, as_floats
+from riskpath.mdp.grid_form import Form, realised
+from riskpath.mdp.grid_market_policy import MarketPolicy
 from riskpath.mdp.grid_mean import MeanTables, best_mean, path_means_after, solve_mean
 from riskpath.mdp.grid_memory import SHARE, free_bytes, in_units
-from riskpath.mdp.grid_play import Played, choose, look_ahead, play
-from riskpath.mdp.grid_policy import read_observation
-from riskpath.mdp.grid_rows import Window, returns
-from riskpath.mdp.grid_tail import Axes, Tail, solve_tail
+from riskpath.mdp.grid_play import Played, corners, look_ahead, play
+from riskpath.mdp.grid_tail import GROUP, PARTS, Axes, Tail, before_table, solve_tail
 from riskpath.mdp.grid_utility import KinkedUtility
 
-BROADCASTING = partial(jax.numpy_rank_promotion, "allow")
-"""The tables combine arrays of different ranks."""
-SCOUTS = 4096
-"""The number of episodes that choose the axes."""
 MEAN_PATHS = 256
 """The number of paths behind the upper bound of the mean."""
-ROUNDS = ((128, 0), (256, 24), (448, 64), (768, 96))
-"""(returns, paths of the upper bound) of every round; the first one only chooses the axes."""
+ROUNDS = ((1.0, 512, 0), (1.0, 512, 16), (2.0, 512, 32), (4.0, 768, 64), (8.0, 1024, 128), (12.0, 1536, 256))
+"""Every round: how many more prices than usual, returns, paths of the upper bound. The first only chooses the axes."""
 MORE = 64
 """So many times more paths where there is no position: they cost nearly nothing."""
-POSITIONS = 256
-"""The largest number of positions of a table."""
-MARGIN = 1.8
-"""The axis of positions is this much wider than what the policy visits."""
 TINY = 1e-7
 """A bracket of this width is always narrow enough."""
+COMPILING = 8.0
+"""The seconds that a round takes to compile its programs, about."""
+LOSS = 0.02
+"""The accepted loss by returns, over the fineness of prices, as a share of what the best policy adds to the mean's."""
+SKIPPED = 0.2
+"""A round that takes less than this share of the time that is left is skipped for a finer one."""
 TIME_LIMIT = 60.0
 """After this many seconds no finer round is begun."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class MarketPolicy:
-    """A policy of the grid solver: `action, memory = policy(observation, memory, reward)`."""
-
-    form: Form
-    """The problem."""
-    means: MeanTables
-    """The tables of the mean."""
-    tail: Tail | None = None
-    """The tables of the tail; None for the mean-optimal policy."""
-    goal: float = 0.0
-    """The threshold b, which is subtracted from the return so far."""
-    _tables: dict[int, Any] = field(default_factory=dict)
-
-    @property
-    def problem(self) -> Any:
-        """The problem."""
-        return self.form.problem
-
-    def __call__(self, state: Any, memory: Any = None, reward: float = 0.0) -> tuple[Any, Any]:
-        """Return the action for an observation; the memory is the time and the return so far."""
-        with BROADCASTING():
-            return self._act(state, memory, reward)
-
-    def _act(self, state: Any, memory: Any, reward: float) -> tuple[Any, Any]:
-        problem = self.problem
-        time, total = (0, 0.0) if memory is None else memory
-        if memory is not None:
-            total += problem.discount**time * float(reward)
-            time += 1
-        if time >= problem.steps:
-            raise RiskpathError(f"an episode of {problem.name} has {problem.steps} steps, it needs reset")
-        place = read_observation(problem, state)
-        mark = float(problem.potential_at(jnp.int32(time), tuple(jnp.float32(x) for x in place)))
-        price = jnp.full((1,), 0.0 if self.form.price is None else place[self.form.price], jnp.float32)
-        spot = 0
-        if self.form.position is not None:
-            spot = round((place[self.form.position] - float(self.form.lattice[0])) / self.form.unit)
-        x = jnp.full((1,), total + problem.discount**time * mark - self.goal, jnp.float32)
-        chosen = choose(
-            self.form, self.means, self.tail, self._look_ahead(time), time, price, jnp.full((1,), spot, jnp.int32), x
-        )
-        return problem.label(int(chosen[0][0])), (time, total)
-
-    def _look_ahead(self, time: int) -> Any:
-        if self.tail is not None and time not in self._tables:
-            self._tables.clear()  # one table at a time
-            self._tables[time] = look_ahead(self.form, self.tail, time)
-        return self._tables.get(time)
-
-    def with_goal(self, goal: float) -> "MarketPolicy":
-        """Return the same tables with another threshold."""
-        return replace(self, goal=float(goal))
-
-    def simulate(self, episodes: int, seed: int = 0) -> Float[np.ndarray, " episodes"]:
-        """Return the discounted returns of independent episodes of the continuous problem."""
-        return self.play(episodes, seed).returns
-
-    def play(self, episodes: int, seed: int = 0) -> Played:
-        """Return simulated episodes of the continuous problem."""
-        with BROADCASTING():
-            return play(self.form, self.means, self.tail, self.goal, episodes, seed)
-
-    @property
-    def memory_bytes(self) -> int:
-        """The memory of the tables."""
-        tables = () if self.tail is None else self.tail.tables
-        return sum(table.nbytes for table in (*tables, *self.means.before, *self.means.after))
-
-    def __repr__(self) -> str:
-        kind = "mean-optimal" if self.tail is None else f"adaptive, goal {self.goal:.6g}"
-        return f"<MarketPolicy of {self.problem.name}: {kind}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +58,8 @@ class Bracket:
     """Its standard error."""
     played: Played
     """The simulated episodes."""
-    touched: float
-    """The share of episodes that reach an end of the axis of positions."""
+    touched: dict[str, dict[str, float]]
+    """For each axis how often an episode reaches an end, and the value at stake there."""
     cells: int
     """The number of cells of a table."""
     needs: str = ""
@@ -149,29 +71,37 @@ class Bracket:
         return np.inf if self.upper is None else self.upper - self.lower + 1.96 * (self.upper_error + self.lower_error)
 
 
-def prices_of(form: Form) -> Float[np.ndarray, " S"]:
-    """Return the points of the axis of prices; one if there is none."""
-    return np.zeros(1) if form.price is None else list(form.problem.axes.values())[form.price]
-
-
-def bracket_mean(form: Form, episodes: int, seed: int, *, bound: bool = True) -> Bracket:
+def bracket_mean(
+    form: Form, episodes: int, seed: int, *, bound: bool = True, prices: PriceAxis | None = None
+) -> Bracket:
     """Return the mean-optimal policy with its bracket."""
-    _require_means(form)
-    means = solve_mean(form, prices_of(form))
+    prices = price_axis(form) if prices is None else prices
+    _require_means(form, prices)
+    means = solve_mean(form, prices)
     played = play(form, means, None, 0.0, episodes, seed + 1)
     lower, error = float(played.values.mean()), _error(played.values)  # they begin with the potential of the start
     upper, upper_error = None, 0.0
     if bound:
-        prices, noise = form.paths(MEAN_PATHS, seed + 2)
-        known = None
+        upper, upper_error = _upper_mean(form, means, seed)
+    policy, cells = MarketPolicy(form, means), prices.size * len(form.lattice)
+    return Bracket(policy, lower, error, upper, upper_error, played, touched(policy, played), cells)
+
+
+def _upper_mean(form: Form, means: MeanTables, seed: int) -> tuple[float, float]:
+    """Return a bound of the mean, averaged over paths, and its standard error."""
+    paths, found = [as_floats(x) for x in form.paths(MEAN_PATHS, seed + 2)], []
+    for group in range(0, MEAN_PATHS, GROUP):
+        prices, noise = (x[group : group + GROUP] for x in paths)
+        known = chance = parts = None
         for time in reversed(range(form.problem.steps)):
             price = prices[:, time]
-            after = path_means_after(form, time, means, price, noise[:, time], known)
+            if known is not None:
+                chance = form.nodes(means.prices, time, price, means.width)
+                parts = realised(chance, noise[:, time])
+            after = path_means_after(form, time, means, price, noise[:, time], chance, parts, known)
             known = best_mean(after.known, form.decisions(time, price, 0, len(form.lattice)))
-        found = np.asarray(known, np.float64)[:, form.start] + form.problem.start_potential
-        upper, upper_error = float(found.mean()), _error(found)
-    cells = len(means.prices) * len(form.lattice)
-    return Bracket(MarketPolicy(form, means), lower, error, upper, upper_error, played, 0.0, cells)
+        found.append(np.asarray(known, np.float64)[:, form.start] + form.problem.start_potential)
+    return float(np.mean(found)), _error(np.concatenate(found))
 
 
 def bracket_tail(
@@ -185,6 +115,7 @@ def bracket_tail(
     tolerance: float,
     bound: bool = True,
     time_limit: float = TIME_LIMIT,
+    began: float | None = None,
     progress: Progress | None = None,
 ) -> Bracket:
     """Return the best policy of max_b {b + E[u(x)]} with its bracket, refined until it is narrow.
@@ -192,96 +123,146 @@ def bracket_tail(
     `mean_value` is the value of the mean-optimal policy: the tolerance is a share of what the best policy adds to it.
     """
     means, played, result = mean.policy.means, mean.played, mean
-    began = clock.perf_counter()
-    for number, (count, paths) in enumerate(ROUNDS):
-        start = clock.perf_counter()
-        axes = choose_axes(form, means, [mean.played, played], count)
-        if (needed := _bytes(form, axes, paths)) > SHARE * (free_bytes() or np.inf):
+    most = mean.lower + 0.02 * abs(mean.lower - mean_value)
+    began = clock.perf_counter() if began is None else began
+    window, scale, speed = choose_returns(form, utility, most, mean_value, mean.played), np.inf, 0.0
+    for number, (finer, count, paths) in enumerate(ROUNDS):
+        step = float(np.sqrt(LOSS / finer * scale))
+        axes = choose_axes(form, price_axis(form, finer), [mean.played, played], window, count, step)
+        if (needed := _bytes(form, axes)) > SHARE * (free_bytes() or np.inf):
             if number == 0:
                 raise RiskpathError(f"the tables of {form.problem.name} need about {in_units(needed)}")
             return replace(result, needs=f"a narrower bracket needs about {in_units(needed)} of memory")
+        seconds, left = COMPILING + speed * _work(form, axes, paths), began + time_limit - clock.perf_counter()
+        if number > 1 and seconds > left:
+            return replace(result, needs=f"a narrower bracket needs about {seconds:.0f} s more")
+        if number and seconds < SKIPPED * left and number < len(ROUNDS) - 1:
+            continue  # a finer one is nearly as fast
         drawn = form.paths(paths * (1 if axes.rows > 1 else MORE), seed + 3) if paths and bound else None
         tail = solve_tail(form, axes, utility, means, drawn, progress)
-        result = _measure(form, means, tail, SCOUTS if number == 0 else episodes, seed)
-        played = result.played
-        if number and (not bound or result.width <= tolerance * abs(result.lower - mean_value) + TINY):
+        result = measure(form, means, tail, episodes, seed)
+        played, gain = result.played, abs(result.lower - mean_value)
+        if number and (not bound or result.width <= tolerance * gain + TINY):
             return result
-        spent, now = clock.perf_counter() - start, clock.perf_counter() - began
-        if number and now + 2.5 * spent > time_limit:
-            return replace(result, needs=f"a narrower bracket needs about {2.5 * spent:.0f} s more")
-    return replace(result, needs="a narrower bracket needs a finer axis of returns")
+        if number == 0:
+            speed = _seconds(form, tail)
+            # reading from above between two returns costs about step²·(slope of u)/(3·spread of returns) in each step
+            spread = float(np.diff(np.quantile(played.returns, [0.16, 0.84]))[0]) / 2
+            scale = float(3 * gain * spread / ((utility.slope + utility.tail) * form.problem.steps))
+    return replace(result, needs="a narrower bracket needs more prices")
 
 
-def _measure(form: Form, means: MeanTables, tail: Tail, episodes: int, seed: int) -> Bracket:
+def _work(form: Form, axes: Axes, paths: int) -> float:
+    """Return the work of a round, in readings of a cell."""
+    actions, silent = len(form.problem.actions), all(form.silent[:-1])
+    nodes = 4 if silent else axes.width  # a matrix product is much faster than readings
+    along = paths * axes.rows * axes.points * (1.5 * actions * axes.parts + nodes)
+    return form.problem.steps * (axes.cells * (actions + 2 * nodes) + along)
+
+
+def _seconds(form: Form, tail: Tail) -> float:
+    """Return the time of one reading of a cell, compiled."""
+    time, actions = max(0, form.problem.steps - 2), len(form.problem.actions)
+    after = jax.block_until_ready(look_ahead(form, tail, time))
+    start = clock.perf_counter()
+    jax.block_until_ready(before_table(form, tail.axes, time, after, tail.utility))
+    return (clock.perf_counter() - start) / (tail.axes.cells * actions)
+
+
+def measure(form: Form, means: MeanTables, tail: Tail, episodes: int, seed: int) -> Bracket:
     """Return the bracket of one pass."""
-    axes = tail.axes
-    goals = form.problem.start_potential - np.asarray(returns(axes.window, axes.points), np.float64)
-    goal = float(goals[(goals + np.asarray(tail.tables[0][0, 0])).argmax()])
+    axes, potential = tail.axes, form.problem.start_potential
+    goal = best_threshold(form, tail)
     policy = MarketPolicy(form, means, tail, goal)
     played = policy.play(episodes, seed + 1)
+    values = played.values + own_thresholds(played.returns, tail.utility, goal)
     upper, upper_error = None, 0.0
-    if tail.known is not None:
-        upper, upper_error = upper_of(goals, tail.known)
-    ends = (axes.first, axes.first + axes.rows - 1)
-    closed = axes.first == 0 and axes.rows >= len(form.lattice)
-    at_end = np.isin(played.positions, ends).any(axis=0) | played.refused
+    if tail.known is not None and tail.mean is not None:
+        upper, upper_error = upper_of(axes, tail.utility, tail.known, potential, float(tail.mean.mean()))
     return Bracket(
-        policy,
-        goal + float(played.values.mean()),
-        _error(played.values),
-        upper,
-        upper_error,
-        played,
-        0.0 if closed else float(at_end.mean()),
-        len(axes.prices) * axes.positions * axes.points,
+        policy, float(values.mean()), _error(values), upper, upper_error, played, touched(policy, played), axes.cells
     )
 
 
-def upper_of(goals: Float[np.ndarray, " X"], known: Float[np.ndarray, "n X"]) -> tuple[float, float]:
-    """Return max_b {b + E[P_0]} over all thresholds, with its standard error.
+def best_threshold(form: Form, tail: Tail) -> float:
+    """Return the b that maximises b + V_0(−b) by the tables."""
+    axes, potential = tail.axes, form.problem.start_potential
+    row, weight = (np.asarray(k)[:, 0] for k in corners(axes.prices, as_floats([form.start_price])))
+    at, rest = divmod(form.start - axes.first, axes.every)
+    table = np.einsum("c,cqx->qx", weight, np.asarray(tail.tables[0], np.float64)[row])
+    line = table[at] if rest == 0 else table[at] + rest / axes.every * (table[at + 1] - table[at])
+    points = axes.window.low + axes.window.step * np.arange(axes.points)
+    fine = np.linspace(points[0], points[-1], PARTS * (axes.points - 1) + 1)
+    values = potential - fine + np.interp(fine, points, line)
+    return float(potential - fine[values.argmax()])
 
-    Between the best threshold and its neighbours the parabola through these three points is used.
+
+def own_thresholds(returns: Float[np.ndarray, " n"], utility: KinkedUtility, goal: float) -> Float[np.ndarray, " n"]:
+    """Return a threshold for every return, and what it adds to u(Z − goal).
+
+    The best threshold of a sample is a quantile. Each half of the sample gets that of the other half, so that the
+    estimate is one of a fixed threshold; `goal` stays where the other one is not clearly better.
     """
-    values = goals + known.mean(axis=0)
-    best = int(values.argmax())
-    near = values[max(0, best - 1) : best + 2]
-    lift = max(0.0, 2 * near.max() - near[0] - near[-1]) / 8 if len(near) == 3 else 0.0
-    return float(values[best] + lift), _error(known[:, best])
+    level, added = (1 - utility.slope) / utility.tail, np.full(returns.shape, float(goal))
+    u = lambda x: utility.slope * x + utility.tail * np.minimum(x, 0.0)  # noqa: E731
+    for half in (0, 1) if level < 1 else ():
+        there, here = returns[half::2], slice(1 - half, None, 2)
+        own = float(np.quantile(there, level))
+        gain = own - goal + u(there - own) - u(there - goal)
+        if gain.mean() > 3 * _error(gain):
+            added[here] = own + u(returns[here] - own) - u(returns[here] - goal)
+    return added
 
 
-def choose_axes(form: Form, means: MeanTables, played: list[Played], count: int) -> Axes:
-    """Return axes around what simulated episodes visit; the last episodes choose the positions."""
-    to_go = np.concatenate([(one.totals[-1:] - one.totals[:-1]).ravel() for one in played])
-    low, high = np.quantile(to_go, [0.0005, 0.9995])
-    wider = 0.1 * max(high - low, 1e-6 * max(1.0, abs(low), abs(high)))
-    low, high = min(low, 0.0) - wider, max(high, 0.0) + wider
-    scale = (high - low) / 150
-    bottom, top = np.arcsinh(-high / scale), np.arcsinh(-low / scale)
-    growth = (top - bottom) / (count - 2)
-    window = Window(scale, growth, float(np.floor(bottom / growth)))
-    lots = len(form.lattice)
-    first, last = (int(x) for x in np.quantile(played[-1].positions, [0.0001, 0.9999]))
-    if form.problem.endless:
-        usual = np.quantile(played[0].positions, [0.02, 0.98])  # a policy that hardly trades says too little
-        first, last = (round(form.start + MARGIN * (end - form.start)) for end in (first - 2, last + 2))
-        first, last = min(first, int(usual[0])), max(last, int(usual[1]))
-        first, last = max(0, first), min(lots - 1, last)
-    else:
-        first, last = 0, lots - 1
-    every = max(1, -(-(last - first) // POSITIONS))
-    positions = -(-(last - first) // every) + 1
-    first = max(0, min(first, lots - 1 - every * (positions - 1)))
-    return Axes(means.prices, first, positions, every, window, count)
+def touched(policy: MarketPolicy, played: Played) -> dict[str, dict[str, float]]:
+    """Return for every axis the share of episodes that reach its ends, and the mean of the value at stake there.
+
+    For positions the stake is the most that a refused action could have added, by the largest mean to go. For prices
+    and returns it is how far the samples of such episodes lie from their mean, the error that the ends cause.
+    """
+    form, tail = policy.form, policy.tail
+    names, found = list(form.problem.axes), {}
+    off = np.abs(played.values - played.values.mean())
+    if form.price is not None:
+        axis = (policy.means.prices if tail is None else tail.axes.prices).points
+        out = ((played.prices <= axis[0]) | (played.prices >= axis[-1])).any(axis=0)
+        found[names[form.price]] = {"share": float(out.mean()), "value": float((off * out).mean())}
+    if form.position is not None:
+        found[names[form.position]] = {"share": float(played.refused.mean()), "value": float(played.stake.mean())}
+    if tail is not None:
+        window, x = tail.axes.window, played.totals[:-1] - policy.goal
+        out = (x < window.low) | (x > window.low + window.step * (tail.axes.points - 1))
+        out = (out & (np.arange(len(x))[:, None] < played.decisions)).any(axis=0)  # at the end no table is read
+        found["return"] = {"share": float(out.mean()), "value": float((off * out).mean())}
+    return found
 
 
-def _bytes(form: Form, axes: Axes, paths: int) -> int:
-    table = 4 * len(axes.prices) * axes.positions * axes.points
-    along = 4 * max(paths, len(axes.prices)) * axes.rows * axes.points
-    return table * form.problem.steps + 8 * along
+def upper_of(
+    axes: Axes, utility: KinkedUtility, known: Float[np.ndarray, "n parts X"], potential: float, mean: float
+) -> tuple[float, float]:
+    """Return a bound of max_b {b + V_0(−b)} over all thresholds, with its standard error.
+
+    V_0 rises with x, so between two thresholds the value is at most that of the upper x with the lower b. Beyond the
+    window V_0(x) ≤ u(x + M), with M the largest mean.
+    """
+    count, (low, step) = axes.parts * axes.points, axes.fine
+    fine = low + step * (np.arange(count)[None, :] + np.arange(PARTS)[:, None] / PARTS)
+    values = known.mean(axis=0) + potential - fine + step / PARTS
+    part, best = np.unravel_index(int(values.argmax()), values.shape)
+    high = low + step * (count - 1)
+    steep = utility.slope + utility.tail
+    above = utility.slope * (high + mean) + utility.tail * min(high + mean, 0.0) - high
+    below = steep * (low + mean) - low if low + mean < 0 else mean
+    return float(max(values[part, best], potential + above, potential + below)), _error(known[:, part, best])
 
 
-def _require_means(form: Form) -> None:
-    size = 8 * len(prices_of(form)) * len(form.lattice) * form.problem.steps
+def _bytes(form: Form, axes: Axes) -> int:
+    along = 4 * max(GROUP * axes.parts, axes.prices.size) * axes.rows * axes.points
+    return 4 * axes.cells * (form.problem.steps + 6) + 8 * along
+
+
+def _require_means(form: Form, prices: PriceAxis) -> None:
+    size = 8 * prices.size * len(form.lattice) * form.problem.steps
     free = free_bytes()
     if free is not None and size > SHARE * free:
         raise RiskpathError(

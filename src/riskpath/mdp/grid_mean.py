@@ -12,18 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from riskpath.mdp.grid_chance import Nodes, Numbers, as_floats, cardinal, cells, nodes, price_stencil
+from riskpath.mdp.grid_chance import Nodes, Numbers, PriceAxis, as_floats, cells
 from riskpath.mdp.grid_form import Decisions, Form
-
-MEAN_NODES = 33
-"""The number of nodes of chance."""
 
 
 class MeanTables(NamedTuple):
     """The solution of the mean on a grid of prices."""
 
-    prices: Float[np.ndarray, " S"]
+    prices: PriceAxis
     """The prices."""
+    width: int
+    """The number of nodes of a move."""
     before: tuple[Float[Numbers, "S L"], ...]
     """M_t, the mean to go before the decision, for every time."""
     after: tuple[Float[Numbers, "S L"], ...]
@@ -39,61 +38,48 @@ class PathMeans(NamedTuple):
     """The mean to go after a decision by the tables."""
 
 
-def solve_mean(form: Form, prices: Float[np.ndarray, " S"]) -> MeanTables:
+def solve_mean(form: Form, prices: PriceAxis) -> MeanTables:
     """Return the tables of the mean."""
-    axis = as_floats(prices)
+    axis, width = prices.points, form.width(prices)
     before, after = [], []
     for time in reversed(range(form.problem.steps)):
-        expected = mean_after(form, time, axis, axis, before[-1] if before else None)
+        if before:
+            chance = form.nodes(prices, time, axis, width)
+            expected = read_means(before[-1], chance.row, node_payments(form, time, axis, chance), chance.weights)
+        else:
+            expected = last_mean(form, time, axis)
         decisions = form.decisions(time, axis, 0, len(form.lattice))
         after.append(expected)
         before.append(best_mean(expected, decisions))
-    return MeanTables(np.asarray(prices), tuple(before[::-1]), tuple(after[::-1]))
+    return MeanTables(prices, width, tuple(before[::-1]), tuple(after[::-1]))
 
 
-def mean_after(
-    form: Form, time: int, axis: Float[Numbers, " S"], prices: Float[Numbers, " n"], later: Float[Numbers, "S L"] | None
-) -> Float[Numbers, "n L"]:
-    """Return the expected payment of a move and what follows it, at any prices; without a table, of the last move."""
-    places = np.broadcast_to(np.arange(len(form.lattice), dtype=np.int32), (len(prices), len(form.lattice)))
-    if later is None:
-        means, probs = cells()
-        payment = form.moves(time, prices, np.broadcast_to(as_floats(means), (len(prices), len(means))), places)[1]
-        return _weighted(as_floats(probs), payment)
-    chance = nodes(MEAN_NODES)
-    following, payment = node_moves(form, time, prices, chance, places)
-    share = np.broadcast_to(as_floats(chance.weights), following.shape)
-    return read_means(later, axis, following, payment, share)
+def all_places(form: Form, count: int) -> Int[np.ndarray, "n L"]:
+    """Return the numbers of all positions, for every price."""
+    return np.broadcast_to(np.arange(len(form.lattice), dtype=np.int32), (count, len(form.lattice)))
 
 
-def node_moves(
-    form: Form, time: int, prices: Float[Numbers, " n"], chance: Nodes, places: Int[Numbers, "n L"]
-) -> tuple[Float[Numbers, "n J"], Float[Numbers, "n J L"] | None]:
-    """Return the prices after the move at every node, and its payments; None if it pays nothing."""
-    noise = np.broadcast_to(as_floats(chance.places), (len(prices), len(chance.places)))
+def last_mean(form: Form, time: int, prices: Float[Numbers, " n"]) -> Float[Numbers, "n L"]:
+    """Return the expected payment of the last move."""
+    means, probs = cells()
+    noise = np.broadcast_to(as_floats(means), (len(prices), len(means)))
+    return _weighted(as_floats(probs), form.moves(time, prices, noise, all_places(form, len(prices)))[1])
+
+
+def node_payments(
+    form: Form, time: int, prices: Float[Numbers, " n"], chance: Nodes, places: Int[Numbers, "n Q"] | None = None
+) -> Float[Numbers, "n W Q"] | None:
+    """Return the payments of a move at every node; None if it pays nothing."""
     if form.silent[time]:
-        return form.moves(time, prices, noise, places[:, :1])[0], None
-    return form.moves(time, prices, noise, places)
-
-
-def axis_shares(
-    axis: Float[Numbers, " S"], following: Float[Numbers, "n J"], share: Float[Numbers, "n J"]
-) -> Float[Numbers, "n S"]:
-    """Return the weights of the prices of an axis in a weighted sum over nodes."""
-    if len(axis) == 1:
-        return share.sum(axis=1, keepdims=True)
-    row, weight = price_stencil(axis, following)
-    weight = (weight * share[..., None]).reshape(len(following), -1)
-    row = row.reshape(weight.shape)
-    return jax.vmap(lambda row, weight: jnp.zeros(axis.shape, jnp.float32).at[row].add(weight))(row, weight)
+        return None
+    return form.moves(time, prices, chance.noise, all_places(form, len(prices)) if places is None else places)[1]
 
 
 @jax.jit
-def read_means(
-    later: Numbers, axis: Numbers, following: Numbers, payment: Numbers | None, share: Numbers
-) -> Float[Numbers, "n L"]:
+def read_means(later: Numbers, row: Numbers, payment: Numbers | None, share: Numbers) -> Float[Numbers, "n L"]:
     """Return the weighted sum over nodes of payments and tables."""
-    total = jnp.einsum("ns,sl->nl", axis_shares(axis, following, share), later, precision="highest")
+    near = jax.vmap(lambda row, share: jnp.zeros(later.shape[:1], jnp.float32).at[row].add(share))(row, share)
+    total = jnp.einsum("ns,sl->nl", near, later, precision="highest")
     return total if payment is None else total + jnp.einsum("nj,njl->nl", share, payment, precision="highest")
 
 
@@ -114,21 +100,17 @@ def path_means_after(
     tables: MeanTables,
     prices: Float[Numbers, " n"],
     noise: Float[Numbers, " n"],
+    chance: Nodes | None,
+    realised: Float[Numbers, "n W"] | None,
     known: Float[Numbers, "n L"] | None,
 ) -> PathMeans:
     """Return the mean problem along paths after the decision of one time, from that before the next decision."""
-    axis = as_floats(tables.prices)
-    if known is None:
-        expected = mean_after(form, time, axis, prices, None)
+    if known is None or chance is None or realised is None:
+        expected = last_mean(form, time, prices)
         return PathMeans(expected, expected)
-    places = np.broadcast_to(np.arange(len(form.lattice), dtype=np.int32), (len(prices), len(form.lattice)))
-    chance = nodes(MEAN_NODES)
-    following, payment = node_moves(form, time, prices, chance, places)
-    later = tables.before[time + 1]
-    expected = read_means(later, axis, following, payment, np.broadcast_to(as_floats(chance.weights), following.shape))
-    realised = read_means(later, axis, following, payment, cardinal(noise, MEAN_NODES))
-    paid = None if payment is None else form.moves(time, prices, noise[:, None], places)[1]
-    return PathMeans(_penalised(known, paid, realised, expected), expected)
+    payment = node_payments(form, time, prices, chance)
+    paid = None if payment is None else form.moves(time, prices, noise[:, None], all_places(form, len(prices)))[1]
+    return _penalised(known, tables.before[time + 1], chance, payment, realised, paid)
 
 
 @jax.jit
@@ -137,5 +119,7 @@ def _weighted(probs: Float[Numbers, " K"], payment: Float[Numbers, "n K L"]) -> 
 
 
 @jax.jit
-def _penalised(known: Numbers, paid: Numbers | None, realised: Numbers, expected: Numbers) -> Float[Numbers, "n L"]:
-    return known - realised + expected + (0.0 if paid is None else paid[:, 0])
+def _penalised(known, later, chance, payment, realised, paid) -> PathMeans:
+    expected = read_means(later, chance.row, payment, chance.weights)
+    gained = read_means(later, chance.row, payment, realised)
+    return PathMeans(known - gained + expected + (0.0 if paid is None else paid[:, 0]), expected)

@@ -1,8 +1,7 @@
 """Simulated episodes of a policy of the grid solver in the true problem, with a control variate.
 
 The value of the policy is E[u(x_T)]. Along an episode Σ_t (V_{t+1}(next) − EV_t), with the tables of the solver, has
-mean zero and is nearly equal to u(x_T) − V_0: without it the
-sample has the same mean and hardly any variance.
+mean zero and is nearly equal to u(x_T) − V_0: without it the sample has the same mean and hardly any variance.
 """
 
 from functools import partial
@@ -11,14 +10,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
-from riskpath.mdp.grid_chance import Numbers, as_floats, cardinal, cells, nodes, price_stencil
-from riskpath.mdp.grid_form import Form
+from riskpath.mdp.grid_chance import Numbers, PriceAxis, as_floats, cells, price_stencil
+from riskpath.mdp.grid_form import Decisions, Form, realised
 from riskpath.mdp.grid_mean import MeanTables
-from riskpath.mdp.grid_rows import Window, finer, spots, utility_at
-from riskpath.mdp.grid_tail import Tail, after_table, node_count
-from riskpath.mdp.grid_utility import KinkedUtility
+from riskpath.mdp.grid_rows import Window, between, utility_at
+from riskpath.mdp.grid_tail import Tail, after_table
+from riskpath.mdp.grid_utility import LINEAR, KinkedUtility
 
 TIE = 1e-5
 """The weight of the mean against the utility: it decides between equally good actions."""
@@ -33,13 +32,36 @@ class Played(NamedTuple):
     """The number of the position before every decision and at the end."""
     values: Float[np.ndarray, " n"]
     """The utility of the return minus the control variate."""
-    refused: Float[np.ndarray, " n"]
-    """Whether an action was ever not available because the axis of positions ends."""
+    prices: Float[np.ndarray, "times n"]
+    """The prices."""
+    stake: Float[np.ndarray, " n"]
+    """The most that an action beyond the axis of positions could have added to the utility; 0 if none was refused."""
+    refused: Bool[np.ndarray, " n"]
+    """Whether an action was ever refused because the axis of positions ends."""
+    decisions: Int[np.ndarray, " n"]
+    """The number of decisions in the episode."""
 
     @property
     def returns(self) -> Float[np.ndarray, " n"]:
         """The returns."""
         return self.totals[-1]
+
+
+class Chosen(NamedTuple):
+    """The best actions of n states."""
+
+    action: Int[Numbers, " n"]
+    """The action."""
+    place: Int[Numbers, " n"]
+    """The number of the next position."""
+    reward: Float[Numbers, " n"]
+    """The reward."""
+    ends: Bool[Numbers, " n"]
+    """Whether the episode ends."""
+    refused: Bool[Numbers, " n"]
+    """Whether an action was refused."""
+    stake: Float[Numbers, " n"]
+    """The most that a refused action could have added."""
 
 
 def play(form: Form, means: MeanTables, tail: Tail | None, goal: float, episodes: int, seed: int = 0) -> Played:
@@ -49,69 +71,35 @@ def play(form: Form, means: MeanTables, tail: Tail | None, goal: float, episodes
     place = np.full((episodes,), form.start, np.int32)
     x = np.full((episodes,), form.problem.start_potential - goal, np.float32)
     over, refused = np.zeros((episodes,), bool), np.zeros((episodes,), bool)
-    value = np.zeros((episodes,), np.float32)
-    xs, places = [x], [place]
+    decisions = np.zeros((episodes,), np.int32)
+    value, stake = np.zeros((2, episodes), np.float32)
+    xs, places, prices = [x], [place], [price]
     draws = np.asarray(jax.random.normal(jax.random.key(seed), (steps, episodes)))
-    mean_axis = as_floats(means.prices)
     for time in range(steps):
-        last = time == steps - 1
-        table = None if tail is None else look_ahead(form, tail, time)
-        chosen = jax.device_get(choose(form, means, tail, table, time, price, place, x))
-        _, post, reward, ends, stopped = chosen
-        refused |= stopped & ~over
-        after = x + reward
-        noise = draws[time]
-        following, paid = _on_host(form.moves)(time, price, noise[:, None], post[:, None])
-        beside = post[:, None]
-        if last:
-            centres, probs = cells()
-            payments = form.moves(time, price, np.broadcast_to(as_floats(centres), (episodes, len(centres))), beside)
-            u = KinkedUtility(1.0, 0.0) if tail is None else tail.utility
-            gain = _utility_gain(u, after, payments[1], as_floats(probs), ends)
-        else:
-            count = 33 if tail is None else node_count(form)
-            chance = nodes(count)
-            ahead = np.broadcast_to(as_floats(chance.places), (episodes, count))
-            prices, payments = form.moves(time, price, ahead, beside)
-            share = as_floats(chance.weights)[None, :] - np.asarray(cardinal(noise, count))
-            if tail is None:
-                change = _penalty_mean(mean_axis, means.before[time + 1], prices, payments, share, post)
-                ended = after
-            else:
-                axes = tail.axes
-                change = _penalty(
-                    as_floats(axes.prices),
-                    tail.tables[time + 1],
-                    axes.window,
-                    axes.first,
-                    axes.every,
-                    prices,
-                    payments,
-                    after,
-                    share,
-                    post,
-                )
-                ended = tail.utility.slope * after + tail.utility.tail * np.minimum(after, 0.0)
-            gain = np.where(ends, ended, np.asarray(change))
-        value = np.where(over, value, value + np.asarray(gain))
-        x = np.where(over, x, after + np.where(ends, np.float32(0.0), paid[:, 0, 0]))
-        over |= ends
-        price, place = following[:, 0], post
+        noise, table = draws[time], None if tail is None else look_ahead(form, tail, time)
+        chosen = Chosen(*jax.device_get(choose(form, means, tail, table, time, price, place, x)))
+        following, paid = (as_floats(k) for k in form.moves(time, price, noise[:, None], chosen.place[:, None]))
+        after, then = following[:, 0], x + chosen.reward
+        gain = _gain(form, means, tail, time, price, chosen.place, then, noise)
+        gain = np.where(chosen.ends, as_floats(utility_at(LINEAR if tail is None else tail.utility, then)), gain)
+        refused |= chosen.refused & ~over
+        decisions += ~over
+        stake = np.where(over, stake, np.maximum(stake, chosen.stake))
+        value = np.where(over, value, value + gain)
+        x = np.where(over, x, then + np.where(chosen.ends, np.float32(0.0), paid[:, 0, 0]))
+        over |= chosen.ends
+        price, place = after, np.asarray(chosen.place)
         xs.append(x)
         places.append(place)
-    totals = np.stack([np.asarray(x, np.float64) for x in xs]) + goal
-    return Played(totals, np.stack([np.asarray(p) for p in places]), np.asarray(value, np.float64), np.asarray(refused))
-
-
-def _on_host(function):
-    return lambda *arguments: jax.device_get(function(*arguments))
+        prices.append(price)
+    totals = np.stack(xs).astype(np.float64) + goal
+    return Played(totals, np.stack(places), value.astype(np.float64), np.stack(prices), stake, refused, decisions)
 
 
 def look_ahead(form: Form, tail: Tail, time: int) -> Float[Numbers, "S Q X"]:
     """Return EV_t at the prices of the axes."""
     later = None if time == form.problem.steps - 1 else tail.tables[time + 1]
-    axis = as_floats(tail.axes.prices)
-    return after_table(form, tail.axes, time, axis, later, tail.utility)
+    return after_table(form, tail.axes, time, tail.axes.prices.points, later, tail.utility)
 
 
 def choose(
@@ -124,86 +112,122 @@ def choose(
     place: Int[Numbers, " n"],
     x: Float[Numbers, " n"],
 ) -> tuple[Any, ...]:
-    """Return action, position, reward and end of the best actions, and whether one was not available."""
-    chosen = form.decisions_at(time, price, place)
-    options = chosen.position, chosen.reward[..., 0], chosen.ends[..., 0]
-    mean_axis = as_floats(means.prices)
+    """Return the best actions, as `Chosen` lists them; `table` is that of `look_ahead`."""
+    options = form.decisions_at(time, price, place)
+    mean = _read_means(means.after[time], *corners(means.prices, price), options.position)
     if tail is None or table is None:
-        return *_choose_mean(mean_axis, means.after[time], options, price), np.zeros(price.shape, bool)
-    axis, axes = as_floats(tail.axes.prices), tail.axes
-    return _choose(axis, table, axes.window, tail.utility, axes.first, mean_axis, means.after[time], options, price, x)
+        return _choose_mean(mean, options, x)
+    axes = tail.axes
+    return _choose(table, *corners(axes.prices, price), axes.window, tail.utility, axes.first, mean, options, x)
+
+
+def _gain(form: Form, means: MeanTables, tail: Tail | None, time: int, price, place, then, noise) -> np.ndarray:
+    """Return EV_t − V_{t+1} along the episodes, and the expected utility in the last step."""
+    beside = place[:, None]
+    if time == form.problem.steps - 1:
+        centres, probs = cells()
+        ahead = np.broadcast_to(as_floats(centres), (len(price), len(centres)))
+        payments = form.moves(time, price, ahead, beside)[1]
+        return as_floats(_last(LINEAR if tail is None else tail.utility, then, payments, as_floats(probs)))
+    axis, width = (means.prices, means.width) if tail is None else (tail.axes.prices, tail.axes.width)
+    chance = form.nodes(axis, time, price, width)
+    share = chance.weights - realised(chance, noise)
+    payments = form.moves(time, price, chance.noise, beside)[1]
+    if tail is None:
+        return as_floats(_gain_mean(means.before[time + 1], chance.row, share, payments, place))
+    axes = tail.axes
+    return as_floats(
+        _gain_tail(
+            tail.tables[time + 1], axes.window, tail.utility, axes.first, axes.every, chance.row, share, payments,
+            place, then,
+        )
+    )  # fmt: skip
+
+
+def corners(axis: PriceAxis, price: Float[Numbers, " n"]) -> tuple[Int[Numbers, "C n"], Float[Numbers, "C n"]]:
+    """Return rows and weights of prices between those of the axis."""
+    return _stencil(axis.curved, axis.size, as_floats([axis.low, axis.step]), price)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _stencil(curved: bool, count: int, numbers: Numbers, price: Numbers) -> tuple[Any, Any]:
+    axis = PriceAxis(numbers[0], numbers[1], count, curved)  # pyright: ignore[reportArgumentType]
+    row, weight = price_stencil(axis, price)
+    return jnp.moveaxis(row, -1, 0), jnp.moveaxis(weight, -1, 0)
+
+
+def _over_corners(row: Numbers, weight: Numbers, like: Numbers, read_at: Any) -> Any:
+    """Return the weighted sum over four prices."""
+
+    def add(total: Any, corner: tuple[Any, Any]) -> tuple[Any, None]:
+        return total + corner[1] * read_at(corner[0]), None
+
+    return jax.lax.scan(add, jnp.zeros(like.shape, jnp.float32), (row, weight))[0]
 
 
 @jax.jit
-def _utility_gain(utility, after, payments, probs, ends):
-    expected = jnp.einsum("k,nk->n", probs, utility_at(utility, after[:, None] + payments[..., 0]), precision="highest")
-    return jnp.where(ends, utility_at(utility, after), expected)
-
-
-def _rows(axis: Numbers, price: Numbers) -> tuple[Any, Any]:
-    if len(axis) == 1:
-        return jnp.zeros((*price.shape, 1), jnp.int32), jnp.ones((*price.shape, 1), jnp.float32)
-    return price_stencil(axis, price)
-
-
-@jax.jit
-def _choose_mean(axis, after, options, price):
-    place, reward, ends = options
-    row, weight = _rows(axis, price)
+def _read_means(after, row, weight, place):
     inside = jnp.clip(place, 0, after.shape[1] - 1)
-    later = read_means(after, row, weight, inside)
-    score = reward + jnp.where(ends, 0.0, later)
-    return _take(score, inside, reward, ends)
+    return _over_corners(row, weight, place, lambda row: after[row, inside])
 
 
-def read_means(table: Numbers, row: Numbers, weight: Numbers, place: Numbers) -> Any:
-    """Read a table [S, L] at prices (rows and weights) and positions."""
-    return sum(weight[..., corner] * table[row[..., corner], place] for corner in range(row.shape[-1]))
+@jax.jit
+def _choose_mean(mean, options: Decisions, x):
+    place, reward, ends = options.position, options.reward[..., 0], options.ends[..., 0]
+    score = reward + jnp.where(ends, 0.0, mean)
+    return *_take(score, place, reward, ends), jnp.zeros(x.shape, bool), jnp.zeros_like(x)
+
+
+@jax.jit
+def _choose(table, row, weight, window, utility, first, mean, options: Decisions, x):
+    place, reward, ends = options.position, options.reward[..., 0], options.ends[..., 0]
+    spot, then = place - first, x + reward
+    barred = ((spot < 0) | (spot >= table.shape[1])) & ~ends
+    inside = jnp.clip(spot, 0, table.shape[1] - 1)
+    value = _over_corners(row, weight, then, lambda row: read(table, row, inside, then, window, utility))
+    value = jnp.where(ends, utility_at(utility, then), value)
+    value = jnp.where(barred, -jnp.inf, value)
+    mean = jnp.where(ends, 0.0, mean)
+    most = jnp.where(barred, utility_at(utility, then + mean), -jnp.inf).max(axis=0)
+    refused = barred.any(axis=0)
+    stake = jnp.where(refused, jnp.maximum(most - value.max(axis=0), 0.0), 0.0)
+    return *_take(value + TIE * (reward + mean), inside + first, reward, ends), refused, stake
 
 
 def _take(score, place, reward, ends):
     best = score.argmax(axis=0)[None]
-    return best[0], *(jnp.take_along_axis(x, best, axis=0)[0] for x in (place, reward, ends))
+    return best[0], *(jnp.take_along_axis(k, best, axis=0)[0] for k in (place, reward, ends))
 
 
-def read(table: Numbers, row: Numbers, weight: Numbers, place: Numbers, x: Numbers, window: Window) -> Any:
-    """Read a table [S, Q, X] at prices (rows and weights), rows of positions, and returns."""
+@jax.jit
+def _last(utility, then, payments, probs):
+    return jnp.einsum("k,nk->n", probs, utility_at(utility, then[:, None] + payments[..., 0]), precision="highest")
+
+
+@jax.jit
+def _gain_mean(later, row, share, payments, place):
+    return jnp.einsum("nw,nw->n", share, later[row, place[:, None]] + payments[..., 0], precision="highest")
+
+
+@partial(jax.jit, static_argnums=4)
+def _gain_tail(table, window, utility, first, every, row, share, payments, place, then):
+    spot = jnp.broadcast_to((place - first)[:, None], row.shape)
+    x = then[:, None] + payments[..., 0]
+    coarse = spot if every == 1 else jnp.minimum(spot // every, table.shape[1] - 2)
+    value = read(table, row, coarse, x, window, utility)
+    if every > 1:
+        other = read(table, row, coarse + 1, x, window, utility)
+        value += (spot - coarse * every).astype(jnp.float32) / every * (other - value)
+    return jnp.einsum("nw,nw->n", share, value, precision="highest")
+
+
+def read(table: Numbers, row: Numbers, place: Numbers, x: Numbers, window: Window, utility: KinkedUtility) -> Any:
+    """Read a table [S, Q, X] at prices of its axis, positions and returns, as a backward pass does."""
     count = table.shape[-1]
-    lower, rest = spots(window, count, x)
-    total = jnp.zeros(x.shape, jnp.float32)
-    for corner in range(row.shape[-1]):  # a sum over an axis of gathered values is compiled wrongly on processors
-        low, high = table[row[..., corner], place, lower], table[row[..., corner], place, lower + 1]
-        total += weight[..., corner] * (low + rest * (high - low))
-    return total
-
-
-@jax.jit
-def _choose(axis, table, window, utility, first, mean_axis, mean_after, options, price, x):
-    place, reward, ends = options
-    row, weight = _rows(axis, price)
-    spot = place - first
-    out = (spot < 0) | (spot >= table.shape[1])
-    inside = jnp.clip(spot, 0, table.shape[1] - 1)
-    value = read(table, row, weight, inside, x + reward, window)
-    mean_row, mean_weight = _rows(mean_axis, price)
-    on = jnp.clip(place, 0, mean_after.shape[1] - 1)
-    mean = reward + jnp.where(ends, 0.0, read_means(mean_after, mean_row, mean_weight, on))
-    score = jnp.where(ends, utility_at(utility, x + reward), value) + TIE * mean
-    score = jnp.where(out & ~ends, -jnp.inf, score)
-    return *_take(score, inside + first, reward, ends), out.any(axis=0)
-
-
-@jax.jit
-def _penalty_mean(axis, before, prices, payments, share, place):
-    row, weight = _rows(axis, prices)
-    later = read_means(before, row, weight, jnp.broadcast_to(place[:, None], prices.shape))
-    return jnp.einsum("nj,nj->n", share, payments[..., 0] + later, precision="highest")
-
-
-@partial(jax.jit, static_argnames=("every",))
-def _penalty(axis, table, window, first, every, prices, payments, after, share, place):
-    x = after[:, None] + payments[..., 0]
-    row, weight = _rows(axis, prices)
-    on = jnp.broadcast_to((place - first)[:, None], prices.shape)
-    later = read(finer(table, every), row, weight, on, x, window)
-    return jnp.einsum("nj,nj->n", share, later, precision="highest")
+    cells = (x - window.low) / window.step
+    inside = jnp.clip(cells, 0.0, count - 1.0)
+    lower = jnp.clip(jnp.floor(inside), 1, count - 3).astype(jnp.int32)
+    near = tuple(table[row, place, lower + k] for k in (-1, 0, 1, 2))
+    beyond = (cells - inside) * window.step
+    slope = utility.slope + jnp.where(beyond < 0, utility.tail, 0.0)
+    return between(near, inside - lower.astype(jnp.float32)) + slope * beyond

@@ -1,38 +1,40 @@
 """Tables over (price, position, return so far): shifting rows of returns, expectations and the best action.
 
-A table has the shape [n, Q, X]: n prices, Q positions, X returns x. The returns are dense around 0, where the utility
-has its kink: x_k = scale · sinh(growth · k). A reward shifts a row.
+A table has the shape [n, Q, X]: n prices, Q positions, X equally spaced returns x. A reward shifts a row by a number of
+cells, so that reading it is a slice.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from riskpath.mdp.grid_chance import Numbers
+from riskpath.mdp.grid_chance import Numbers, cubic
 from riskpath.mdp.grid_utility import KinkedUtility
+
+FAR = 2
+"""Rows are continued by their length over this number at both ends; shifts are cut to that."""
 
 
 class Window(NamedTuple):
-    """Returns that are dense around 0; k = 0 is one of them if it lies inside."""
+    """Equally spaced returns, an even number of them; 0 is one of them if it lies inside."""
 
-    scale: Float[Numbers, ""] | float
-    """Up to about this distance from 0 the returns are equally spaced."""
-    growth: Float[Numbers, ""] | float
-    """The distance of two returns at 0, over the scale."""
-    first: Float[Numbers, ""] | float
-    """k of the smallest return, a whole number."""
+    low: Float[Numbers, ""] | float
+    """The smallest return."""
+    step: Float[Numbers, ""] | float
+    """The distance of two returns."""
 
 
 class Terms(NamedTuple):
-    """An expectation, or a realised value, as a sum over J nodes: rows of some prices, read at a shifted return."""
+    """A weighted sum over W nodes of rows that are read at shifted returns."""
 
-    row: Int[Numbers, "n J C"]
-    """The prices of each node's interpolation."""
-    share: Float[Numbers, "n J C"]
-    """Their weights; they include the weight of the node."""
-    shift: Float[Numbers, "n J Q"]
+    row: Int[Numbers, "n W"]
+    """The price of each node."""
+    share: Float[Numbers, "n W"]
+    """The weights."""
+    shift: Float[Numbers, "n W Q"]
     """How far the rows are shifted."""
 
 
@@ -49,55 +51,60 @@ class Beyond(NamedTuple):
 
 def returns(window: Window, count: int) -> Float[Numbers, " X"]:
     """Return the returns of a window."""
-    return window.scale * jnp.sinh(window.growth * (window.first + jnp.arange(count, dtype=jnp.float32)))
+    return window.low + window.step * jnp.arange(count, dtype=jnp.float32)
 
 
-def spots(window: Window, count: int, x: Float[Numbers, "*m"]) -> tuple[Int[Numbers, "*m"], Float[Numbers, "*m"]]:
-    """Return the return below each x and how far x lies towards the next one; outside [0, 1] beyond the ends."""
-    place = jnp.arcsinh(x / window.scale) / window.growth - window.first
-    lower = jnp.clip(jnp.floor(place), 0, count - 2).astype(jnp.int32)
-    grid = returns(window, count)
-    return lower, (x - grid[lower]) / (grid[lower + 1] - grid[lower])
+def between(near: tuple[Numbers, ...], rest: Float[Numbers, "*m"]) -> Any:
+    """Read a function between the second and the third of four equally spaced points.
 
-
-def shifted(rows: Float[Numbers, "*m X"], shift: Float[Numbers, "*m"], window: Window) -> Float[Numbers, "*m X"]:
-    """Read rows at x + shift, linearly between points and beyond both ends."""
-    count = rows.shape[-1]
-    lower, rest = spots(window, count, returns(window, count) + shift[..., None])
-    low, high = jnp.take_along_axis(rows, lower, -1), jnp.take_along_axis(rows, lower + 1, -1)
-    return low + rest * (high - low)
-
-
-def bend(rows: Float[Numbers, "*m X"], window: Window) -> Float[Numbers, "*m X"]:
-    """Return for every cell how much a function may rise above its chord, over θ(1−θ)/2.
-
-    It is the larger negative second derivative at both ends of the cell times its squared width, and 0 where the
-    function is convex.
+    It is the chord plus θ(1 − θ)/2 times the smaller of the two falls of the slope: third order where the function is
+    smooth, and exact beside a kink that is one of the points.
     """
-    width = jnp.diff(returns(window, rows.shape[-1]))
-    slope = jnp.diff(rows) / width
-    d = jnp.maximum(slope[..., :-1] - slope[..., 1:], 0.0) * 2 / (width[:-1] + width[1:])
-    d = jnp.concatenate([jnp.zeros_like(rows[..., :1]), d, jnp.zeros_like(rows[..., :2])], axis=-1)
-    return jnp.maximum(d[..., :-1], d[..., 1:]) * jnp.append(width, width[-1]) ** 2
+    far_low, low, high, far_high = near
+    left, right = 2 * low - far_low - high, 2 * high - low - far_high
+    fall = jnp.where(left * right > 0, jnp.sign(left) * jnp.minimum(jnp.abs(left), jnp.abs(right)), 0.0)
+    return low + rest * (high - low) + 0.5 * rest * (1 - rest) * fall
 
 
-def shifted_up(
-    rows: Float[Numbers, "*m X"], bent: Float[Numbers, "*m X"], shift: Float[Numbers, "*m"], window: Window
-) -> tuple[Float[Numbers, "*m X"], Bool[Numbers, "*m X"]]:
-    """Read rows at x + shift from above, as `bend` says; also return which places are outside."""
-    count = rows.shape[-1]
-    lower, rest = spots(window, count, returns(window, count) + shift[..., None])
-    low, high = jnp.take_along_axis(rows, lower, -1), jnp.take_along_axis(rows, lower + 1, -1)
-    above = rest * (1 - rest) * 0.5 * jnp.take_along_axis(bent, lower, -1)
-    return low + rest * (high - low) + above, (rest < -1e-4) | (rest > 1 + 1e-4)
+def widen(rows: Float[Numbers, "*m X"], window: Window, utility: KinkedUtility) -> Float[Numbers, "*m Y"]:
+    """Continue rows at both ends with the slopes of the utility."""
+    away = window.step * jnp.arange(1, rows.shape[-1] // FAR + 1, dtype=jnp.float32)
+    below = rows[..., :1] - (utility.slope + utility.tail) * away[::-1]
+    return jnp.concatenate([below, rows, rows[..., -1:] + utility.slope * away], axis=-1)
 
 
-def expected(table: Float[Numbers, "S Q X"], terms: Terms, window: Window) -> Float[Numbers, "n Q X"]:
+def _read(
+    wide: Float[Numbers, "S Q Y"],
+    row: Int[Numbers, "n R"],
+    place: Int[Numbers, "n R"],
+    shift: Float[Numbers, "n R"],
+    window: Window,
+) -> Float[Numbers, "n R X"]:
+    """Read the widened rows (row, place) at x + shift."""
+    count = wide.shape[-1] * FAR // (FAR + 2)
+    margin = count // FAR
+    cells = shift / window.step
+    whole = jnp.clip(jnp.floor(cells), 1 - margin, margin - 2)
+    rest = jnp.clip(cells - whole, 0.0, 1.0)[..., None]
+    at = jnp.stack([row, place, margin - 1 + whole.astype(jnp.int32)], axis=-1)
+
+    def one(at: Int[Array, "3"]) -> Array:
+        return jax.lax.dynamic_slice(wide, at, (1, 1, count + 3))[0, 0]
+
+    near = jax.vmap(jax.vmap(one))(at)
+    return between(tuple(near[..., k : k + count] for k in range(4)), rest)
+
+
+def expected(
+    table: Float[Numbers, "S Q X"], terms: Terms, window: Window, utility: KinkedUtility
+) -> Float[Numbers, "n Q X"]:
     """Return the sum over the nodes."""
+    wide = widen(table, window, utility)
+    place = jnp.arange(table.shape[1], dtype=jnp.int32)[None]
 
     def add(total: Numbers, node: Terms) -> tuple[Any, None]:
-        rows = jnp.einsum("nc,ncqx->nqx", node.share, table[node.row], precision="highest")
-        return total + shifted(rows, node.shift, window), None
+        row, where = (jnp.broadcast_to(x, node.shift.shape) for x in (node.row[:, None], place))
+        return total + node.share[:, None, None] * _read(wide, row, where, node.shift, window), None
 
     zero = jnp.zeros((terms.row.shape[0], *table.shape[1:]), jnp.float32)
     swapped = Terms(*(jnp.moveaxis(x, 1, 0) for x in terms))
@@ -135,11 +142,14 @@ def best(
 ) -> Float[Numbers, "n R X"]:
     """Return the value of the best action at R positions; `place` is a row of the table, others are refused."""
     x = returns(window, after.shape[-1])
+    wide = widen(after, window, utility)
+    row = jnp.arange(after.shape[0], dtype=jnp.int32)[:, None]
 
     def better(top: Numbers, option: tuple[Array, Array, Array | None]) -> tuple[Any, None]:
         place, reward, ends = option
-        rows = after[:, jnp.clip(place, 0, after.shape[1] - 1)]
-        value = shifted(rows, reward, window)
+        inside = jnp.clip(place, 0, after.shape[1] - 1)[None]
+        here, there = (jnp.broadcast_to(k, reward.shape) for k in (row, inside))
+        value = _read(wide, here, there, reward, window)
         value = jnp.where(((place < 0) | (place >= after.shape[1]))[None, :, None], -jnp.inf, value)
         if ends is not None:
             value = jnp.where(ends[..., None], utility_at(utility, x + reward[..., None]), value)
@@ -147,7 +157,54 @@ def best(
 
     worst = jnp.full((after.shape[0], place.shape[1], after.shape[-1]), -jnp.inf, jnp.float32)
     top = jax.lax.scan(better, worst, (place, reward, ends))[0]  # pyright: ignore[reportArgumentType]
-    return jnp.where(jnp.isfinite(top), top, utility_at(utility, x) - 1e6 * window.scale)
+    return jnp.where(jnp.isfinite(top), top, utility_at(utility, x) - 1e6 * window.step)
+
+
+class Raised(NamedTuple):
+    """Rows that are read from above."""
+
+    rows: Float[Numbers, "n Q Y"]
+    """The rows, continued by their last values at both ends."""
+    fall: Float[Numbers, "n Q Y"]
+    """How much their slope falls at each point, times the distance of two points; 0 at both ends."""
+
+
+def raised(rows: Float[Numbers, "n Q X"]) -> Raised:
+    """Prepare rows for `read_up`."""
+    margin = rows.shape[-1] // FAR
+    fall = 2 * rows[..., 1:-1] - rows[..., :-2] - rows[..., 2:]
+    sides = [(0, 0)] * (rows.ndim - 1)
+    wide = jnp.pad(rows, [*sides, (margin, margin + 1)], mode="edge")
+    return Raised(wide, jnp.pad(jnp.maximum(fall, 0.0), [*sides, (margin + 1, margin + 2)]))
+
+
+def read_up(
+    from_above: Raised, place: Int[Numbers, " R"], shift: Float[Numbers, "n R"], window: Window
+) -> tuple[Float[Numbers, "n R X"], Bool[Numbers, "n R X"]]:
+    """Read rows at x + shift from above; also return which places are outside.
+
+    Where a function is concave, it lies below the two lines that continue the neighbouring cells; where it is convex,
+    below the chord. Beside a change from one to the other the reading can be too low, by a term of second order in the
+    distance of two returns.
+    """
+    count = (from_above.rows.shape[-1] - 1) * FAR // (FAR + 2)
+    margin = count // FAR
+    cells = shift / window.step
+    whole = jnp.floor(cells)
+    rest = (cells - whole)[..., None]
+    sample = jnp.arange(shift.shape[0], dtype=jnp.int32)[:, None]
+    start = margin + jnp.clip(whole, -margin, margin).astype(jnp.int32)
+    at = jnp.stack([jnp.broadcast_to(k, shift.shape) for k in (sample, place[None, :], start)], axis=-1)
+
+    def one(table: Array, at: Int[Array, "3"]) -> Array:
+        return jax.lax.dynamic_slice(table, at, (1, 1, count + 1))[0, 0]
+
+    value, fall = (jax.vmap(jax.vmap(partial(one, jnp.asarray(table))))(at) for table in from_above)
+    low, high = value[..., :-1], value[..., 1:]
+    above = jnp.minimum(rest * fall[..., :-1], (1 - rest) * fall[..., 1:])
+    spot = jnp.arange(count, dtype=jnp.float32) + cells[..., None]
+    outside = (spot < -1e-3) | (spot > count - 1 + 1e-3) | (jnp.abs(cells) > margin)[..., None]
+    return low + rest * (high - low) + above, outside
 
 
 def best_up(
@@ -161,14 +218,13 @@ def best_up(
 ) -> Float[Numbers, "n R X"]:
     """Return an upper bound of the value of the best action; states beyond the table have the values `beyond`."""
     count = after.shape[-1]
-    x, bent = returns(window, count), bend(after, window)
+    x, from_above = returns(window, count), raised(after)
 
     def better(top: Numbers, option: tuple[Array, Array, Array | None]) -> tuple[Any, None]:
         place, reward, ends = option
         place = jnp.clip(place, 0, beyond.mean.shape[1] - 1)
         row = place - beyond.first
-        inside = jnp.clip(row, 0, after.shape[1] - 1)
-        value, beside = shifted_up(after[:, inside], bent[:, inside], reward, window)
+        value, beside = read_up(from_above, jnp.clip(row, 0, after.shape[1] - 1), reward, window)
         mean, sign = beyond.mean[:, place][..., None], beyond.sign[:, place][..., None]
         then = x + reward[..., None]
         out = ((row < 0) | (row >= after.shape[1]))[None, :, None] | beside
@@ -184,6 +240,18 @@ def best_up(
 def by_mean(utility: KinkedUtility, x: Numbers, mean: Numbers, estimate: Numbers) -> Numbers:
     """Return a tangent of u at x + the estimated mean to go; its expectation is at least u(x + mean to go)."""
     return (utility.slope + jnp.where(x + estimate < 0, utility.tail, 0.0)) * (x + mean)
+
+
+def refined(rows: Float[Numbers, "*m X"], parts: int) -> Float[Numbers, "*m Z"]:
+    """Return rows at `parts` times as many returns: the cubics through four neighbours, a linear map of the rows."""
+    if parts == 1:
+        return rows
+    low, high = 2 * rows[..., :1] - rows[..., 1:2], 2 * rows[..., -1:] - rows[..., -2:-1]
+    wide = jnp.concatenate([low, rows, high, 2 * high - rows[..., -1:]], axis=-1)
+    weights = cubic(jnp.arange(parts, dtype=jnp.float32) / parts)
+    near = (wide[..., k : k + rows.shape[-1], None] for k in range(4))
+    total = sum(one * weight for one, weight in zip(near, weights, strict=True))
+    return jnp.asarray(total).reshape(*rows.shape[:-1], -1)
 
 
 def finer(table: Float[Numbers, "n C X"], every: int) -> Float[Numbers, "n Q X"]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riskpath.mdp.grid_market import MarketPolicy
+from riskpath.mdp.grid_market_policy import MarketPolicy
 from riskpath.mdp.grid_memory import in_units
 from riskpath.mdp.grid_policy import GridPolicy
 from riskpath.mdp.grid_problem import GridProblem
@@ -87,8 +87,8 @@ class GridSolution:
     """A 95% interval of `upper` if it is an average over paths."""
     estimate: float | None = None
     """The value on the grid where it is no bound: an estimate of the optimum."""
-    touched: dict[str, float] = field(default_factory=dict)
-    """For each axis the share of episodes of `policy` that reach one of its ends."""
+    touched: dict[str, dict[str, float]] = field(default_factory=dict)
+    """For each axis the share of episodes of `policy` that reach one of its ends, and the value at stake there."""
     cells: int = 0
     """The number of cells of the grid."""
     memory_bytes: int = 0
@@ -125,8 +125,8 @@ class GridSolution:
         elif self.estimate is not None:
             lines += [f"  no upper bound; the value on the grid is {self.estimate:.6g}, an estimate"]
         if self.touched:
-            shares = ", ".join(f"{name} {share:.2g}" for name, share in self.touched.items())
-            lines += [f"  episodes that reach an end of an axis: {shares}"]
+            shares = ", ".join(f"{name} {end['share']:.2g} ({end['value']:.2g})" for name, end in self.touched.items())
+            lines += [f"  episodes that reach an end of an axis, and the value at stake: {shares}"]
         size = f"{self.cells:,} cells × {self.problem.steps} steps × {len(self.problem.actions)} actions"
         lines += [f"  grid: {size}, {in_units(self.memory_bytes)}"]
         levels = ", ".join(f"{100 * q:g}%: {self.law.quantile(q):.4g}" for q in (0.05, 0.25, 0.5, 0.75, 0.95))

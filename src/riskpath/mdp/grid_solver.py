@@ -10,6 +10,7 @@ information relaxation; where states and chance fall on the grid exactly, the va
 up bounds it.
 """
 
+import time as clock
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -18,10 +19,12 @@ import numpy as np
 from riskpath.errors import RiskpathError
 from riskpath.mdp.frontier import LEVELS, Frontier, check_levels
 from riskpath.mdp.grid_backward import Pass, Progress, backward, mean_tables
-from riskpath.mdp.grid_form import Form, form_of, is_silent
+from riskpath.mdp.grid_detect import form_of, is_silent
+from riskpath.mdp.grid_form import Form
 from riskpath.mdp.grid_greedy import greedy_tables, tie_width
 from riskpath.mdp.grid_layout import Layout, layout
-from riskpath.mdp.grid_market import BROADCASTING, Bracket, bracket_mean, bracket_tail
+from riskpath.mdp.grid_market import TIME_LIMIT, bracket_mean, bracket_tail
+from riskpath.mdp.grid_market_policy import BROADCASTING
 from riskpath.mdp.grid_memory import require_memory
 from riskpath.mdp.grid_other_measures import improve_utility
 from riskpath.mdp.grid_policy import GridPolicy
@@ -30,14 +33,14 @@ from riskpath.mdp.grid_solution import GridOptima, GridSolution, measured, thinn
 from riskpath.mdp.grid_utility import SHORTFALL, KinkedUtility, ReturnAxis
 from riskpath.risk.compose import as_risk, mean_and_cvar
 from riskpath.risk.measures import RiskMeasure
-from riskpath.validation import require_counts
+from riskpath.validation import require_counts, require_positive
 
 GridPolicies = Literal["adaptive", "markov"]
 EPISODES = 200_000
 """The number of simulated episodes behind a lower bound."""
 SCOUTS = 20_000
 """The number of episodes of the mean-optimal policy that find the range of returns."""
-PLAYED = 16_384
+PLAYED = 4096
 """The largest number of episodes where a control variate makes more of them needless."""
 RELAXATION = "information relaxation"
 """The kind of an upper bound: a decision maker who knows the path of the price and pays a penalty for it."""
@@ -56,6 +59,7 @@ def solve_grid(
     bound: bool = True,
     seed: int = 0,
     tolerance: float = TOLERANCE,
+    time_limit: float = TIME_LIMIT,
     progress: Progress | None = None,
 ) -> GridSolution:
     """Return the best policy of a class on a grid, with bounds of its value.
@@ -71,7 +75,8 @@ def solve_grid(
         bound: Whether to compute `upper`.
         seed: Seed of the simulations.
         tolerance: The solver refines its axes until the bracket is this share of the difference between the best and
-            the mean-optimal policy, or until a minute has passed.
+            the mean-optimal policy.
+        time_limit: No finer round is begun that would end after this many seconds. The first two are always finished.
         progress: Called as progress(step, total) after every step of a pass.
     """
     _require_problem(problem)
@@ -79,12 +84,13 @@ def solve_grid(
         accepted = ", ".join(map(repr, get_args(GridPolicies)))
         raise RiskpathError(f"policies on a grid must be one of {accepted}, got {policies!r}")
     require_counts(2, episodes=episodes)
+    require_positive(time_limit=time_limit)
     risk = as_risk(risk)
     form, parts = form_of(problem), mean_and_cvar(risk)
     wants_mean = parts is not None and (parts[0] == 0 or parts[1] == 1)  # all classes agree on the mean
     if isinstance(form, Form) and parts is not None and (wants_mean or policies == "adaptive"):
         with BROADCASTING():
-            return _solve_market(form, risk, parts, policies, episodes, bound, seed, tolerance, progress)
+            return _solve_market(form, risk, parts, policies, episodes, bound, seed, tolerance, time_limit, progress)
     if isinstance(form, Form):
         problem = _widened(form, seed)
     return _solve_plainly(problem, risk, policies, episodes, bound, seed, progress)
@@ -99,14 +105,16 @@ def _solve_market(
     bound: bool,
     seed: int,
     tolerance: float,
+    time_limit: float,
     progress: Progress | None,
 ) -> GridSolution:
     """Return the best policy where the price is exogenous and positions lie on a lattice."""
-    played = min(episodes, PLAYED)
+    played, began = min(episodes, PLAYED), clock.perf_counter()
     bound = bound and form.problem.all_actions
-    found = bracket_mean(form, played, seed, bound=bound)
+    tail = parts[0] > 0 and parts[1] < 1
+    found = bracket_mean(form, played, seed, bound=bound and not tail)
     report = "mean-optimal"
-    if parts[0] > 0 and parts[1] < 1:
+    if tail:
         mean_value = float(risk.value(np.sort(found.played.returns)))
         found = bracket_tail(
             form,
@@ -117,10 +125,11 @@ def _solve_market(
             seed=seed,
             tolerance=tolerance,
             bound=bound,
+            time_limit=time_limit,
+            began=began,
             progress=progress,
         )
         report = "best threshold"
-    reason = RELAXATION if found.upper is not None else "none"
     if not form.problem.all_actions:
         report += ", no bound for actions between those of the grid"
     return GridSolution(
@@ -131,7 +140,7 @@ def _solve_market(
         lower=found.lower,
         interval=_interval(found.lower, found.lower_error),
         upper=found.upper,
-        upper_kind=reason,
+        upper_kind="none" if found.upper is None else RELAXATION,
         upper_interval=None if found.upper is None else _interval(found.upper, found.upper_error),
         law=thinned(np.sort(found.played.returns)),
         policy=found.policy,
@@ -139,21 +148,8 @@ def _solve_market(
         cells=found.cells,
         memory_bytes=found.policy.memory_bytes,
         episodes=played,
-        touched=_touched(form, found),
+        touched=found.touched,
     )
-
-
-def _touched(form: Form, found: Bracket) -> dict[str, float]:
-    """Return for the axes that an episode can leave how often one reaches their ends."""
-    names = list(form.problem.axes)
-    touched = {}
-    if form.price is not None:
-        axis = form.problem.axes[names[form.price]]
-        prices = form.paths(SCOUTS, 0)[0]
-        touched[names[form.price]] = float(((prices <= axis[0]) | (prices >= axis[-1])).any(axis=1).mean())
-    if form.position is not None:
-        touched[names[form.position]] = found.touched
-    return touched
 
 
 def _interval(value: float, error: float) -> tuple[float, float]:

@@ -17,36 +17,46 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from riskpath.mdp.grid_backward import Progress
-from riskpath.mdp.grid_chance import Numbers, as_floats, cardinal, cells, nodes, price_stencil
-from riskpath.mdp.grid_form import Form
-from riskpath.mdp.grid_mean import MeanTables, axis_shares, best_mean, node_moves, path_means_after
+from riskpath.mdp.grid_chance import Numbers, PriceAxis, as_floats, cells
+from riskpath.mdp.grid_form import Form, realised
+from riskpath.mdp.grid_mean import MeanTables, best_mean, node_payments, path_means_after
+from riskpath.mdp.grid_memory import free_bytes
 from riskpath.mdp.grid_rows import (
     Beyond,
     Terms,
     Window,
     at_end,
-    bend,
     best,
     best_up,
     by_mean,
     expected,
     finer,
+    raised,
+    read_up,
+    refined,
     returns,
-    shifted_up,
 )
 from riskpath.mdp.grid_utility import KinkedUtility
+
+GROUP = 16
+"""Paths are followed in groups, of this size on a processor: small tables stay near it."""
+LARGE = 128
+"""The largest group on another device: every group costs time between programs."""
+PARTS = 16
+"""At the start a cell of returns is divided into so many parts."""
 
 
 class Axes(NamedTuple):
     """The axes of a table."""
 
-    prices: Float[np.ndarray, " S"]
-    """The prices; one if there is none."""
+    prices: PriceAxis
+    """The prices."""
+    width: int
+    """The number of nodes of a move."""
     first: int
     """The number of the first position on the lattice."""
     positions: int
@@ -57,11 +67,23 @@ class Axes(NamedTuple):
     """The returns x."""
     points: int
     """The number of returns."""
+    parts: int = 1
+    """Along paths the returns are so many times finer."""
+
+    @property
+    def fine(self) -> Window:
+        """The returns along paths."""
+        return Window(self.window.low, self.window.step / self.parts)
 
     @property
     def rows(self) -> int:
         """The number of positions of the lattice from the first to the last."""
         return self.every * (self.positions - 1) + 1
+
+    @property
+    def cells(self) -> int:
+        """The number of cells of a table."""
+        return self.prices.size * self.positions * self.points
 
 
 class Tail(NamedTuple):
@@ -72,14 +94,31 @@ class Tail(NamedTuple):
     utility: KinkedUtility
     """u."""
     tables: tuple[Float[Numbers, "S C X"], ...]
-    """V_t for every time; the first entry is V_0 at the start, [1, 1, X]."""
-    known: Float[np.ndarray, "n X"] | None
-    """P_0 at the start for every path, if a bound was asked for."""
+    """V_t for every time."""
+    known: Float[np.ndarray, "n parts X"] | None
+    """P_0 at the start for every path, if a bound was asked for; the parts divide every cell of fine returns."""
+    mean: Float[np.ndarray, " n"] | None
+    """The bound of the mean to go at the start for every path."""
 
 
-def node_count(form: Form) -> int:
-    """Return the number of nodes of chance: many where a table is small."""
-    return 33 if len(form.lattice) > 1 else 129
+class Path(NamedTuple):
+    """One time of n paths."""
+
+    price: Float[Numbers, " n"]
+    """The price before the move."""
+    noise: Float[Numbers, " n"]
+    """The noise of the move."""
+
+
+class Known(NamedTuple):
+    """What a decision maker who knows the path, and pays the penalty, can reach before the decision of one time."""
+
+    value: Float[Numbers, "n Q X"]
+    """P_t."""
+    mean: Float[Numbers, "n L"]
+    """The same for the mean."""
+    sign: Float[Numbers, "n L"]
+    """The mean to go, estimated."""
 
 
 def solve_tail(
@@ -91,30 +130,36 @@ def solve_tail(
     progress: Progress | None = None,
 ) -> Tail:
     """Maximise the expected utility for all states and returns; with paths, bound it from above along them."""
-    axis = as_floats(axes.prices)
+    axis = axes.prices.points
     tables: list[Array] = []
-    known = mean_known = mean_sign = None
+    size = group_size(axes)
+    groups = [] if paths is None else [tuple(x[k : k + size] for x in paths) for k in range(0, len(paths[0]), size)]
+    found: list[Known | None] = [None] * len(groups)
     for time in reversed(range(form.problem.steps)):
         later = tables[-1] if tables else None
-        if paths is not None and means is not None:
-            price, noise = (as_floats(x[:, time]) for x in paths)
-            mean = path_means_after(form, time, means, price, noise, mean_known)
-            after = _path_after(form, axes, time, price, noise, later, known, mean_known, mean_sign, utility)
-            if mean_known is None:
-                after = last_move(form, axes, time, price, utility, every=1)
-            first, count = (form.start, 1) if time == 0 else (axes.first, axes.rows)
-            chosen = form.decisions(time, price, first, count)
-            beyond = Beyond(mean.known, mean.estimate, axes.first)
-            ends = chosen.ends if form.ends else None
-            known = _best_up(after, chosen.position, chosen.reward, ends, axes.window, utility, beyond)
-            all_chosen = form.decisions(time, price, 0, len(form.lattice))
-            mean_known, mean_sign = best_mean(mean.known, all_chosen), best_mean(mean.estimate, all_chosen)
-        here = axis if time else np.full((1,), form.start_price, np.float32)
-        tables.append(_before(form, axes, time, here, after_table(form, axes, time, here, later, utility), utility))
+        for number, (prices, noise) in enumerate(groups):
+            path = Path(*(as_floats(x) for x in (prices[:, time], noise[:, time])))
+            assert means is not None
+            found[number] = _path_step(form, axes, time, path, means, later, found[number], utility)
+        tables.append(before_table(form, axes, time, after_table(form, axes, time, axis, later, utility), utility))
+        tables[-1].block_until_ready()
         if progress is not None:
             progress(form.problem.steps - time, form.problem.steps)
-    start = None if known is None else np.asarray(known[:, 0], np.float64)
-    return Tail(axes, utility, tuple(tables[::-1]), start)
+    if not found:
+        return Tail(axes, utility, tuple(tables[::-1]), None, None)
+    known = np.concatenate([np.asarray(one.value, np.float64) for one in found if one is not None])
+    mean = np.concatenate([np.asarray(one.mean, np.float64)[:, form.start] for one in found if one is not None])
+    return Tail(axes, utility, tuple(tables[::-1]), known, mean)
+
+
+def group_size(axes: Axes) -> int:
+    """Return how many paths are followed at once."""
+    if axes.rows == 1:
+        return 2048
+    if jax.default_backend() == "cpu":
+        return GROUP
+    room = 0.2 * (free_bytes() or 8e9) / (32 * axes.rows * axes.points * axes.parts)
+    return next((n for n in (LARGE, 64, 32) if n <= room), GROUP)
 
 
 def after_table(
@@ -123,11 +168,9 @@ def after_table(
     """Return EV_t at some prices and at all positions of the lattice within the axes."""
     if later is None:
         return last_move(form, axes, time, prices, utility, axes.every)
-    axis = as_floats(axes.prices)
-    chance = nodes(node_count(form))
-    following, payment = node_moves(form, time, prices, chance, _places(axes, len(prices), axes.every))
-    share = np.broadcast_to(as_floats(chance.weights), following.shape)
-    return _finer(_sum(later, axis, following, payment, share, axes.window), axes.every)
+    chance = form.nodes(axes.prices, time, prices, axes.width)
+    payment = node_payments(form, time, prices, chance, _places(axes, len(prices), axes.every))
+    return _sum(later, chance.row, payment, chance.weights, axes.window, utility, axes.every)
 
 
 def last_move(
@@ -137,8 +180,14 @@ def last_move(
     means, probs = cells()
     noise = np.broadcast_to(as_floats(means), (len(prices), len(means)))
     payment = form.moves(time, prices, noise, _places(axes, len(prices), every))[1]
-    table = _at_end(payment, as_floats(probs), axes.window, utility, axes.points)
-    return _finer(table, every)
+    return _at_end(payment, as_floats(probs), axes.window, utility, axes.points, every)
+
+
+def _last_path(form: Form, axes: Axes, time: int, prices: Float[Numbers, " n"], utility: KinkedUtility) -> Numbers:
+    """Return the same along paths, where returns are finer and every position counts."""
+    return last_move(
+        form, axes._replace(window=axes.fine, points=axes.parts * axes.points), time, prices, utility, every=1
+    )
 
 
 def _places(axes: Axes, count: int, every: int) -> np.ndarray:
@@ -146,54 +195,80 @@ def _places(axes: Axes, count: int, every: int) -> np.ndarray:
     return np.broadcast_to(places, (count, len(places)))
 
 
-def _before(form: Form, axes: Axes, time: int, prices: Numbers, after: Numbers, utility: KinkedUtility) -> Array:
-    """Return V_t; at the start for its position alone."""
-    first, count, every = (axes.first, axes.positions, axes.every) if time else (form.start, 1, 1)
-    chosen = form.decisions(time, prices, first, count, every)
+def before_table(
+    form: Form, axes: Axes, time: int, after: Float[Numbers, "S Q X"], utility: KinkedUtility
+) -> Float[Array, "S C X"]:
+    """Return V_t from EV_t."""
+    chosen = form.decisions(time, axes.prices.points, axes.first, axes.positions, axes.every)
     ends = chosen.ends if form.ends else None
     return _best(after, chosen.position - axes.first, chosen.reward, ends, axes.window, utility)
 
 
-def _path_after(form, axes, time, price, noise, later, known, mean_known, mean_sign, utility):
-    """Return P_{t+1} minus the penalty of the move, after the decision, on the window of this time."""
-    if later is None:
-        return None
-    axis = as_floats(axes.prices)
-    count = node_count(form)
-    chance = nodes(count)
-    following, payment = node_moves(form, time, price, chance, _places(axes, len(price), axes.every))
-    share = as_floats(chance.weights)[None, :] - cardinal(noise, count)
-    penalty = _sum(later, axis, following, payment, share, axes.window)
-    if payment is None:
-        paid = np.zeros((len(price), axes.rows), np.float32)
+def _path_step(form, axes, time, path: Path, means, later, known: Known | None, utility) -> Known:
+    """Return what is known before the decision."""
+    chance = parts = None
+    if later is None or known is None:
+        after = _last_path(form, axes, time, path.price, utility)
     else:
-        paid = form.moves(time, price, noise[:, None], _places(axes, len(price), 1))[1][:, 0]
-    mean, sign = (x[:, axes.first : axes.first + axes.rows] for x in (mean_known, mean_sign))
-    return _path_sum(known, penalty, paid, mean, sign, axes.window, utility, axes.every)
+        after = _path_after(form, axes, time, path, later, known, utility)
+        chance = form.nodes(means.prices, time, path.price, means.width)
+        parts = realised(chance, path.noise)
+    mean = None if known is None else known.mean
+    to_go = path_means_after(form, time, means, path.price, path.noise, chance, parts, mean)
+    first, count = (form.start, 1) if time == 0 else (axes.first, axes.rows)
+    position, reward, ends = form.decisions(time, path.price, first, count)
+    if time == 0:  # one position, many returns within a cell
+        position = np.broadcast_to(position, (len(position), PARTS))
+        reward = reward + as_floats(axes.fine.step * np.arange(PARTS) / PARTS)
+        ends = np.broadcast_to(ends, reward.shape)
+    beyond = Beyond(to_go.known, to_go.estimate, axes.first)
+    value = _best_up(after, position, reward, ends if form.ends else None, axes.fine, utility, beyond)
+    everywhere = form.decisions(time, path.price, 0, len(form.lattice))
+    return Known(value, best_mean(to_go.known, everywhere), best_mean(to_go.estimate, everywhere))
+
+
+def _path_after(form, axes, time, path: Path, later, known: Known, utility):
+    """Return P_{t+1} minus the penalty of the move, after the decision, on the window of this time."""
+    count = len(path.price)
+    chance = form.nodes(axes.prices, time, path.price, axes.width)
+    share = chance.weights - realised(chance, path.noise)
+    payment = node_payments(form, time, path.price, chance, _places(axes, count, axes.every))
+    penalty = _sum(later, chance.row, payment, share, axes.window, utility, axes.every)
+    if payment is None:
+        return _with_penalty(known.value, penalty, axes.parts)
+    paid = form.moves(time, path.price, path.noise[:, None], _places(axes, count, 1))[1][:, 0]
+    mean, sign = (x[:, axes.first : axes.first + axes.rows] for x in (known.mean, known.sign))
+    return _path_sum(known.value, penalty, paid, mean, sign, axes.fine, utility, axes.parts)
+
+
+@partial(jax.jit, static_argnames=("parts",))
+def _with_penalty(known, penalty, parts):
+    return known + refined(penalty, parts)
+
+
+@partial(jax.jit, static_argnames=("parts",))
+def _path_sum(known, penalty, paid, mean, sign, window, utility, parts):
+    value, out = read_up(raised(known), jax.numpy.arange(known.shape[1], dtype="int32"), paid, window)
+    then = returns(window, known.shape[-1]) + paid[..., None]
+    return jax.numpy.where(out, by_mean(utility, then, mean[..., None], sign[..., None]), value) + refined(
+        penalty, parts
+    )
 
 
 @partial(jax.jit, static_argnames=("every",))
-def _path_sum(known, penalty, paid, mean, sign, window, utility, every):
-    count = known.shape[-1]
-    value, out = shifted_up(known, bend(known, window), paid, window)
-    then = returns(window, count) + paid[..., None]
-    value = jnp.where(out, by_mean(utility, then, mean[..., None], sign[..., None]), value)
-    return value + finer(penalty, every)
-
-
-@jax.jit
-def _sum(table, axis, following, payment, share, window):
+def _sum(table, row, payment, share, window, utility, every):
     """Return the weighted sum over nodes of tables that are read after the payments."""
     if payment is None:
-        return jnp.einsum("ns,sqx->nqx", axis_shares(axis, following, share), table, precision="highest")
-    if len(axis) == 1:
-        row, weight = jnp.zeros((*share.shape, 1), jnp.int32), share[..., None]
+        near = jax.vmap(lambda row, share: jax.numpy.zeros(table.shape[:1], "float32").at[row].add(share))(row, share)
+        total = jax.numpy.einsum("ns,sqx->nqx", near, table, precision="highest")
     else:
-        row, weight = price_stencil(axis, following)
-        weight = weight * share[..., None]
-    return expected(table, Terms(row, weight, payment), window)
+        total = expected(table, Terms(row, share, payment), window, utility)
+    return finer(total, every)
 
 
-_at_end = jax.jit(at_end, static_argnames=("count",))
+@partial(jax.jit, static_argnames=("count", "every"))
+def _at_end(payment, probs, window, utility, count, every):
+    return finer(at_end(payment, probs, window, utility, count), every)
+
+
 _best, _best_up = jax.jit(best), jax.jit(best_up)
-_finer = jax.jit(finer, static_argnames=("every",))

@@ -7,6 +7,7 @@ from riskpath.mdp.adaptive_solver import solve_adaptive
 from riskpath.mdp.frontier import LEVELS, Frontier, check_levels, finite_frontier
 from riskpath.mdp.goal_recursion import Progress
 from riskpath.mdp.goal_solver import TOLERANCE
+from riskpath.mdp.grid_market import TIME_LIMIT
 from riskpath.mdp.grid_problem import GridProblem
 from riskpath.mdp.grid_solver import GridPolicies, grid_frontier, solve_grid
 from riskpath.mdp.history_solver import solve_history
@@ -30,6 +31,7 @@ def solve(
     *,
     randomised: bool = False,
     tolerance: float = TOLERANCE,
+    time_limit: float | None = None,
     progress: Progress | None = None,
 ) -> Solution: ...
 @overload
@@ -40,6 +42,7 @@ def solve(
     *,
     randomised: bool = False,
     tolerance: float = TOLERANCE,
+    time_limit: float | None = None,
     progress: Progress | None = None,
 ) -> Any: ...
 def solve(
@@ -49,6 +52,7 @@ def solve(
     *,
     randomised: bool = False,
     tolerance: float = TOLERANCE,
+    time_limit: float | None = None,
     progress: Progress | None = None,
 ) -> Any:
     """Return the best policy of a class, with its value and its law: a `Solution`, or a `GridSolution` on a grid.
@@ -58,6 +62,12 @@ def solve(
     - "adaptive": π(time, state, return so far), for random transitions as well;
     - "nested": π(s), optimal for a different objective, the time-consistent risk β[R₀ + γβ[R₁ + …]].
 
+    On a grid `lower` is what the policy earns in the continuous problem, simulated, and `interval` its 95% interval.
+    `upper` bounds every policy, or is None where no bound is known. Where a price moves by chance alone and decisions
+    move a position on a lattice (MeanReversionTrading, OptionHedging, AmericanPut), the solver chooses the axes of
+    prices, positions and returns itself, from simulated episodes, and refines them until the bracket is narrow or the
+    time is over. `touched` says for each axis how often the policy reaches an end, and what is at stake there.
+
     Args:
         problem: A `FiniteMDP`, a `GridProblem`, or an environment that has one: `rp.make("Inventory")`.
         risk: A measure, or a text such as "cvar:0.1".
@@ -66,6 +76,7 @@ def solve(
             some measures whose h is not concave.
         tolerance: Where the optimum can only be bracketed, the accepted width of the bracket as a share of the
             difference between the best and the mean-optimal policy.
+        time_limit: On a grid, begin no refinement that would end after this many seconds; 60 by default.
         progress: Called with the number of steps done and of all steps.
     """
     if policies not in get_args(PolicyClass):
@@ -81,8 +92,11 @@ def solve(
             raise RiskpathError(
                 f"{kind} needs a finite problem; on a grid there are {', '.join(get_args(GridPolicies))}"
             )
-        return solve_grid(grid, risk, policies, tolerance=tolerance, progress=progress)  # pyright: ignore[reportArgumentType]
+        limit = TIME_LIMIT if time_limit is None else time_limit
+        return solve_grid(grid, risk, policies, tolerance=tolerance, time_limit=limit, progress=progress)  # pyright: ignore[reportArgumentType]
     mdp = as_finite_mdp(problem)
+    if time_limit is not None:
+        raise RiskpathError("time_limit needs a problem on a grid; finite problems are solved in one pass")
     require_exact_steps(mdp.max_episode_steps)
     if policies == "markov":
         return solve_markov(mdp, risk)
