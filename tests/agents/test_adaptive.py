@@ -118,13 +118,13 @@ def twin(critics: Any, number: int) -> Any:
 
 
 def by_hand(predicted, target, utility) -> float:
-    """Return the quantile Huber loss with weighted atoms, and the pseudo-Huber error of the expected utility."""
+    """Return the smooth quantile loss with weighted atoms, and the pseudo-Huber error of the expected utility."""
     total = 0.0
     for theta, tau in zip(predicted, LEVELS, strict=True):
         for y, prob in zip(target, PROBS, strict=True):
             u = y - theta
-            huber = 0.5 * u * u if abs(u) <= KAPPA else KAPPA * (abs(u) - 0.5 * KAPPA)
-            total += prob * abs(tau - (u < 0)) * huber / KAPPA
+            huber = 0.5 * u * u / KAPPA if abs(u) <= KAPPA else abs(u) - 0.5 * KAPPA
+            total += prob * ((tau - 0.5) * u + 0.5 * huber)
     error = sum(p * (utility(a) - utility(b)) for p, a, b in zip(PROBS, predicted, target, strict=True))
     return total / 6 + 0.5 * 2 * (np.sqrt(1 + error**2) - 1)
 
@@ -172,7 +172,7 @@ def test_the_loss_is_its_equation(risk, length, terminated):
     keys, losses = jax.random.split(jax.random.key(7)), []
     step, utility = sample.transition, measure_utility(risk)
     for own in (0, 1):
-        context, after = relabelled(agent.form, step, state.params.plan, keys[own])
+        context, after = relabelled(agent.form, step, state.params.plan, jax.random.split(keys[own])[0])
         mine = twin(state.params.critic, own)
         online = law_of(agent, state, mine, part, after, 1)
         best = best_of(online, lambda z, after=after: utility(after, z))
@@ -245,7 +245,7 @@ def test_the_loss_over_several_steps_is_its_equation(risk, progress, most):
 
     def contexts_of(own: int) -> tuple[Any, list[Any]]:
         """Return the context before the first step, and those after each step."""
-        before, after = relabelled(agent.form, stored(0).first, state.params.plan, keys[own])
+        before, after = relabelled(agent.form, stored(0).first, state.params.plan, jax.random.split(keys[own])[0])
         afters = [after]
         for reward in rewards[1:]:
             afters.append(agent.form.advance(afters[-1], jnp.float32(reward), 0.9))
@@ -288,6 +288,7 @@ def test_the_loss_of_continuous_actions_is_its_equation(length, terminated):
     sample_key, step_key = jax.random.split(key)
     for _ in range(3):  # one step of the critics, one sample, one context
         (step_key,) = jax.random.split(step_key, 1)
+    step_key, _ = jax.random.split(step_key)  # the other one draws the targets inside of cells
     context, after = relabelled(agent.form, step, state.params.plan, jax.random.split(sample_key, 1)[0])
     utility = lambda z: TIE * z - max(SCALE * float(context.goal) - z, 0.0)  # noqa: E731
 

@@ -9,7 +9,15 @@ import pytest
 import riskpath as rp
 from riskpath.agents.agent import Agent
 from riskpath.agents.config import TwinTarget
-from riskpath.nn.losses import _all_pairs, _target_by_target, in_parts, midpoints, quantile_huber, stratified
+from riskpath.nn.losses import (
+    _all_pairs,
+    _target_by_target,
+    in_parts,
+    midpoints,
+    quantile_huber,
+    smooth_pinball,
+    stratified,
+)
 from riskpath.types import EnvSpec, Transition, Window
 
 SPEC = EnvSpec(3, (), num_states=5, max_episode_steps=4)
@@ -83,6 +91,31 @@ def test_minimising_it_finds_quantiles_if_kappa_is_small_beside_the_spread():
     for _ in range(400):
         theta = theta - 3.0 * slope(theta, taus, target, 1.0)
     np.testing.assert_allclose(theta, [0.0, 0.0, 100.0, 100.0], atol=2.0)
+
+
+def test_the_smooth_quantile_loss_is_its_formula_and_keeps_the_tails():
+    rng = np.random.default_rng(3)
+    target = np.sort(rng.normal(size=2000)).astype(np.float32)
+    probs = rng.uniform(0.5, 1.5, size=2000).astype(np.float32)
+    probs /= probs.sum()
+    taus, kappa = np.array([0.05, 0.5, 0.9], np.float32), 0.2
+    predicted = np.array([-1.0, 0.2, 2.0], np.float32)
+    u = (target[None] - predicted[:, None]).astype(np.float64)
+    huber = np.where(np.abs(u) <= kappa, 0.5 * u**2 / kappa, np.abs(u) - 0.5 * kappa)
+    by_hand = float((((taus[:, None] - 0.5) * u + 0.5 * huber) * probs).sum())
+    given = (jnp.asarray(taus), jnp.asarray(target), jnp.asarray(kappa), jnp.asarray(probs))
+    assert float(smooth_pinball(jnp.asarray(predicted), *given)) == pytest.approx(by_hand, rel=1e-4)
+
+    def minimum(loss):
+        slope, theta = jax.jit(jax.grad(loss)), jnp.asarray(predicted)
+        for _ in range(300):
+            theta = theta - 0.3 * slope(theta, *given)
+        return np.asarray(theta)
+
+    quantiles = target[np.searchsorted(np.cumsum(probs), taus)]
+    shift = kappa * (0.5 - taus)  # towards the median, the bias of the quantile Huber loss
+    np.testing.assert_allclose(minimum(quantile_huber) - quantiles, shift, atol=0.03)
+    np.testing.assert_allclose(minimum(smooth_pinball), quantiles, atol=0.03)
 
 
 def test_levels_are_spread_evenly():

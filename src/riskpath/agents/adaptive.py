@@ -7,7 +7,7 @@ utility u_x of a return to go in that context,
     a = argmax_a Σ_i p_i u_x(θ_i(s, x, a))
     θ(s, x, a) ← r + γ θ′(s′, x′, a′),     a′ = argmax_a Σ_i p_i u_x′(θ_i(s′, x′, a))
 
-by the quantile Huber loss, and the expected utility itself by a squared loss, which has no bias where the law jumps but
+by a quantile loss, and the expected utility itself by a squared loss, which has no bias where the law jumps but
 more noise, so that its weight is small where returns are continuous:
 
     Σ_i p_i u_x(θ_i)  ←  Σ_i p_i u_x(r + γ θ′_i)
@@ -103,7 +103,7 @@ class Adaptive(AdaptiveAgent):
             now, _ = both_features(critic.inputs, state, stored)
             (_, online), (_, delayed) = (both_features(z.inputs, state, stored) for z in (fixed, other))
 
-            def one(context: Any, after: Any) -> Float[Array, ""]:
+            def one(context: Any, after: Any, draws: Float[Array, " N"]) -> Float[Array, ""]:
                 afters, times = self.contexts_after(after, segment), segment.steps.time + 1
                 x, xs = (
                     self.encode(state, context, step.time),
@@ -114,10 +114,13 @@ class Adaptive(AdaptiveAgent):
                 ahead = look_ahead(self, state, segment, best)
                 future = other.law(delayed[ahead.last], xs[ahead.last], best[ahead.last])
                 aim = scale * ahead.reward + ahead.factor * within_returns(self, state, segment, ahead, future)
-                return self.law_loss(state, context, critic.law(now, x, step.action), jax.lax.stop_gradient(aim))
+                law = critic.law(now, x, step.action)
+                return self.law_loss(state, context, law, jax.lax.stop_gradient(aim), draws)
 
-            contexts = form.relabel(step, self.contexts, state.params.plan, units, self.discount, key=key)
-            return jnp.mean(jax.vmap(one)(*contexts))
+            relabel_key, draw_key = jax.random.split(key)
+            contexts = form.relabel(step, self.contexts, state.params.plan, units, self.discount, key=relabel_key)
+            draws = jax.random.uniform(draw_key, (self.contexts, t.online_taus))
+            return jnp.mean(jax.vmap(one)(*contexts, draws))
 
         state = observe_batch(state, batch)
         samples = (batch, jax.random.split(key, t.batch_size))

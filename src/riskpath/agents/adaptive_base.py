@@ -18,8 +18,8 @@ from riskpath.agents.goal_form import GoalForm, parts, serves
 from riskpath.agents.learning import as_segment, scales, step_of
 from riskpath.agents.utility_form import ATOMS, UtilityForm
 from riskpath.errors import RiskpathError
-from riskpath.nn.law_critic import Inputs, cell_quantiles, cells
-from riskpath.nn.losses import midpoints, quantile_huber
+from riskpath.nn.law_critic import Inputs, cell_quantiles, cells, within_cells
+from riskpath.nn.losses import midpoints, smooth_pinball
 from riskpath.risk.compose import as_risk
 from riskpath.risk.measures import CVaR, RiskMeasure
 from riskpath.types import EnvSpec, Key, Segment, TimeStep, Transition, Window
@@ -154,22 +154,34 @@ class AdaptiveAgent(Agent):
         return jax.tree.map(lambda *x: jnp.stack(x), *listed)
 
     def law_loss(
-        self, state: AgentState, context: Any, law: Float[Array, " N"], aim: Float[Array, " N"]
+        self,
+        state: AgentState,
+        context: Any,
+        law: Float[Array, " N"],
+        aim: Float[Array, " N"],
+        draws: Float[Array, " N"],
     ) -> Float[Array, ""]:
-        """Return the quantile Huber loss of a predicted law, and the squared error of its expected utility."""
+        """Return the quantile loss of a predicted law, and the squared error of its expected utility.
+
+        Where returns are continuous, the target has a random return from each cell, from uniform draws.
+        """
         t, (levels, probs) = self.training, cells(self.training.online_taus)
+        aim = aim + (1.0 - self.jumps(state)) * (within_cells(aim, draws) - aim)
         error = self.expected_utility(state, context, law) - self.expected_utility(state, context, aim)
-        quantiles = quantile_huber(law, levels, aim, scales(t, state)[1], probs) / t.online_taus
+        quantiles = smooth_pinball(law, levels, aim, scales(t, state)[1], probs) / t.online_taus
         return quantiles + self.squared_weight(state) * _nearly_squared(error)
 
-    def squared_weight(self, state: AgentState) -> Float[Array, ""] | float:
+    def jumps(self, state: AgentState) -> Float[Array, ""]:
+        """Return 1 where returns repeat, 0 where they are continuous."""
+        return jnp.ones(()) if state.episodes is None else jnp.minimum(state.episodes.repeats / OFTEN, 1.0)
+
+    def squared_weight(self, state: AgentState) -> Float[Array, ""]:
         """Return the weight of the squared error.
 
         Where the law jumps, the quantile loss has a bias, which the squared error removes; it has more noise. So its
         weight is small if returns are continuous. If they repeat, it grows from 1 as learning rates fall.
         """
-        jumps = 1.0 if state.episodes is None else jnp.minimum(state.episodes.repeats / OFTEN, 1.0)
-        progress = self.training.progress(state.gradient_steps)
+        jumps, progress = self.jumps(state), self.training.progress(state.gradient_steps)
         return CONTINUOUS ** (1.0 - jumps) * self.utility_weight ** (jumps * progress)
 
     def begin_or_advance(

@@ -99,13 +99,15 @@ class AdaptiveContinuous(AdaptiveAgent):
             seen = both_features(targets.actor.inputs, state, sample[0])[1][0]
 
             def one(context: Any, after: Any, key: Key) -> Float[Array, ""]:
+                key, draw_key = jax.random.split(key)
                 x, x_after = self.encode(state, context, step.time), self.encode(state, after, step.time + 1)
                 action = smooth_action(t, jnp.tanh(targets.actor(seen, x_after)), key=key)
                 future = mean_law(targets.critic, following, jnp.concatenate([x_after, action]))
                 aim = scale * step.reward + jnp.where(step.terminated, 0.0, self.discount * future)
                 aim, chosen = jax.lax.stop_gradient(aim), jnp.concatenate([x, step.action])
+                draws = jax.random.uniform(draw_key, aim.shape)
                 first, second = (
-                    self.law_loss(state, context, z(f, chosen), aim) for z, f in zip(critic, now, strict=True)
+                    self.law_loss(state, context, z(f, chosen), aim, draws) for z, f in zip(critic, now, strict=True)
                 )
                 return first + second
 
