@@ -148,7 +148,7 @@ def buffer_copies(agent: rp.Agent, lanes: int = 4) -> dict[str, int]:
     copies = {"at entry": 0, "inside loops": 0}
     for name, text in program.items():
         for shape in re.findall(r"= \(?f32\[([\d,]+)\]\S* copy(?:-start)?\(", text):
-            if math.prod(map(int, shape.split(","))) == state.replay_buffer.rows.size:
+            if math.prod(map(int, shape.split(","))) == state.store.rows.size:
                 copies["inside loops" if name in repeated else "at entry"] += 1
     return copies
 

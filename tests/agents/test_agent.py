@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.agents.agent import act_greedily
+from riskpath.agents.agent import EXPLORE, WARM_UP, act_greedily
 from riskpath.agents.learning import update_target
 from riskpath.agents.tql import Form
 from riskpath.types import EnvSpec
@@ -54,8 +54,8 @@ def test_random_keys_are_used_once(name):
         init_key, act_key, explore_key = jax.random.split(jax.random.key(0), 3)
         state = agent.init(spec, key=init_key)
         act = eqx.filter_jit(agent.act)  # the keys inside are checked, too
-        act(state, state.initial_memory, first_step(spec), key=act_key, epsilon=jnp.float32(0.5))
-        act(state, state.initial_memory, first_step(spec), key=explore_key, epsilon=jnp.float32(1.0))
+        act(state, state.initial_memory, first_step(spec), key=act_key, mode=EXPLORE)
+        act(state, state.initial_memory, first_step(spec), key=explore_key, mode=WARM_UP)
 
 
 @every_agent

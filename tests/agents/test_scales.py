@@ -63,9 +63,9 @@ def years(unit: float = 1.0, bonus: float = 0.0) -> rp.FiniteMDP:
 
 def stored_actions(run: rp.Run) -> np.ndarray:
     """Return the actions in the replay buffer."""
-    parts = jax.tree.leaves(run.lanes.replay_buffer.example)
+    parts = jax.tree.leaves(run.lanes.store.example)
     first = int(np.prod(parts[0].shape))  # the observation comes before
-    return np.asarray(run.lanes.replay_buffer.rows[..., first : first + 1])
+    return np.asarray(run.lanes.store.rows[..., first : first + 1])
 
 
 def predicted(run: rp.Run) -> np.ndarray:

@@ -13,8 +13,8 @@ import riskpath as rp
 from riskpath.agents.agent import Agent, AgentState
 from riskpath.agents.episodes import FAR_OFF, Episodes, no_episodes
 from riskpath.agents.learning import MARGIN, Lookahead, as_segment, look_ahead, new_state, step_of, within_returns
+from riskpath.agents.replay_buffer import add, gather, make_replay_buffer
 from riskpath.nn.losses import midpoints
-from riskpath.training.replay_buffer import add, gather, make_replay_buffer
 from riskpath.types import Segment, Transition, Window
 from tests.agents import test_losses as losses
 

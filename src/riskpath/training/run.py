@@ -28,12 +28,15 @@ from riskpath.risk.law import Law
 from riskpath.risk.measures import CVaR, RiskMeasure
 from riskpath.training import inputs
 from riskpath.training.checkpoint import read_checkpoint, write_checkpoint
+from riskpath.training.dataset import Dataset
 from riskpath.training.gather_record import gather
 from riskpath.training.host_evaluation import episodes_for, gymnasium_rollout
 from riskpath.training.lanes import Lanes, lane_keys, stack
+from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.notices import notice_of_estimates
 from riskpath.training.plan import Plan
 from riskpath.training.progress import counting
+from riskpath.training.recording import stored_episodes
 from riskpath.training.selection import select_members, serve
 from riskpath.types import EnvSpec
 from riskpath.validation import given, require_counts, require_whole
@@ -178,6 +181,8 @@ class Run:
         if env is not None:
             environments, sources = inputs.as_environments(env, len(self.agents))
         inputs.require_alike(self.spec, environments[0].spec)
+        if isinstance(environments[0], LoggedEnvironment):
+            raise RiskpathError("this run was trained on data, without an environment: give evaluate(env=…)")
         elsewhere = Run(self.agents, environments, self.seeds, self.lanes, sources=sources, first_seed=self.first_seed)
         episodes = episodes_for(elsewhere, episodes)
         with counting("evaluating", "episodes") if progress else nullcontext() as show:
@@ -267,6 +272,18 @@ class Run:
         for label, values in zip(setting_labels([agent.risk for agent in self.agents]), curves, strict=True):
             ax = plot_curve(steps, values, ax, label=label, kind=kind, **style)
         return ax
+
+    def dataset(self, seed: int = 0, setting: int = 0) -> Dataset:
+        """Return the finished training episodes that the replay buffer of one lane still holds.
+
+        Args:
+            seed: Which seed.
+            setting: Which setting.
+        """
+        require_whole(seed=seed, setting=setting)
+        if not (0 <= seed < self.seeds and 0 <= setting < len(self.agents)):
+            raise RiskpathError(f"no seed {seed} of {self.seeds}, setting {setting} of {len(self.agents)} (from 0)")
+        return stored_episodes(self.lanes, self.environments[setting], setting * self.seeds + seed)
 
     def report(self, path: str | Path, *, title: str | None = None) -> Path:
         """Write one HTML page with all figures and tables of this run and return its path; only a page is replaced."""
