@@ -142,9 +142,9 @@ class Agent(Hyperparameters):
         kind = "continuous" if spec.action_size else "discrete"
         if self.actions not in (kind, "any"):
             others = (
-                "AdaptiveContinuous, IQTD3 or TQLContinuous"
+                "AdaptiveContinuous, IQTD3, DSAC, TQLContinuous or PPO"
                 if kind == "continuous"
-                else "Adaptive, IQN, CVaRDRL, QRSRM or TQL"
+                else "Adaptive, IQN, QRDQN, C51, CVaRDRL, QRSRM, TQL or PPO"
             )
             raise RiskpathError(
                 f"{type(self).__name__} needs {self.actions} actions, but this environment has {kind} actions: "
