@@ -89,13 +89,17 @@ def draw_noise(episodes: int, steps: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(episodes, steps)).astype(np.float32)
 
 
+def _population(agent: Any) -> tuple[int, int | None]:
+    return agent.population() if isinstance(agent, Population) else (1, 0)
+
+
 def fit_to_budget(agent: Any, steps: int, length: int, num_envs: int) -> tuple[Any, int]:
     """Return an agent whose schedules end with the budget, and the steps that are left for its training.
 
     Held-out episodes by which an agent chooses among its members are part of the budget; they take at most a tenth.
     Training goes on until an update of the target networks, the last one within the budget.
     """
-    members, wanted = agent.population() if isinstance(agent, Population) else (1, 0)
+    members, wanted = _population(agent)
     blocks = blocks_of_selection(members)
     held_out = steps // (10 * blocks * length) if blocks else 0
     held_out = held_out if wanted is None else min(wanted, held_out)
@@ -125,7 +129,7 @@ def train_ours(agent: Any, env: MarketProblem, steps: int, seeds: int, num_envs:
     agent, left = fit_to_budget(agent, steps, env.length, num_envs)
     began = time.perf_counter()
     run = rp.train(agent, env, steps=left, seeds=seeds, num_envs=num_envs)
-    members, episodes = agent.population() if isinstance(agent, Population) else (1, 0)
+    members, episodes = _population(agent)
     held_out = blocks_of_selection(members) * (episodes or 0)
     return run, {
         "seconds": round(time.perf_counter() - began, 1),

@@ -1,5 +1,7 @@
 """DSAC: its losses beside NumPy, the density of its actions, its temperature, and that it learns."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,7 +15,14 @@ from riskpath.nn.policy_networks import SquashedGaussianActor
 from riskpath.types import EnvSpec, Transition
 
 SPEC = EnvSpec(0, (2,), max_episode_steps=9, action_size=1)
-SIZES = {"batch_size": 2, "online_taus": 3, "target_taus": 4, "act_taus": 4, "kappa": 0.5, "reward_scale": 1.0}
+SIZES: dict[str, Any] = {
+    "batch_size": 2,
+    "online_taus": 3,
+    "target_taus": 4,
+    "act_taus": 4,
+    "kappa": 0.5,
+    "reward_scale": 1.0,
+}
 TRAINING = rp.ActorCriticTraining(**SIZES, policy_delay=1)
 AGENT = rp.DSAC("cvar:0.5", discount=0.9, network=rp.Network(hidden=(4,)), training=TRAINING)
 
@@ -103,7 +112,7 @@ class Nearest(rp.Environment):
 
 
 def test_it_learns(unchecked):
-    sizes = {"batch_size": 32, "learning_starts": 200, "train_freq": 4, "policy_delay": 1}
+    sizes: dict[str, Any] = {"batch_size": 32, "learning_starts": 200, "train_freq": 4, "policy_delay": 1}
     training = rp.ActorCriticTraining(
         **sizes, learning_rate=3e-3, actor_learning_rate=3e-3, act_taus=8, online_taus=8, target_taus=8
     )

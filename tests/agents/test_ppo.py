@@ -1,5 +1,7 @@
 """PPO: its loss and its advantages beside NumPy, masks, the unit of its critic, and that it learns in both loops."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -113,6 +115,7 @@ def test_distributions_are_normalised():
     assert float(chosen) == pytest.approx(np.log(0.8 * 0.5), rel=1e-5)
 
 
+WRONG: Any = rp.Training()
 TRAINING = rp.RolloutTraining(length=16, epochs=4, minibatches=2, learning_rate=0.02)
 
 
@@ -163,11 +166,14 @@ def test_what_needs_quantiles_says_so_in_one_line(run, tmp_path):
 
 def test_the_critic_keeps_its_predictions_when_the_unit_changes(run):
     agent, state = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, (run.lanes.agent, run.lanes.agent_state))
+    assert state.episodes is not None
     state = eqx.tree_at(lambda s: s.episodes.size, state, 3.0 * state.episodes.spread)
     shown = jax.tree.map(lambda x: x[0, 0], run.lanes.time_step)
     before, after = (float(agent.value(s, (), shown)) for s in (state, _follow_unit(state)))
     assert before == pytest.approx(after, rel=1e-5)
-    assert float(_follow_unit(state).episodes.spread) == pytest.approx(3 * float(state.episodes.spread))
+    moved = _follow_unit(state).episodes
+    assert moved is not None
+    assert float(moved.spread) == pytest.approx(3 * float(state.episodes.spread))
 
 
 @pytest.mark.parametrize(
@@ -175,7 +181,7 @@ def test_the_critic_keeps_its_predictions_when_the_unit_changes(run):
     [
         (lambda: rp.PPO("cvar:0.1"), "PPO maximises the mean only, got cvar:0.1; use Adaptive"),
         (lambda: rp.PPO(network=rp.Network(head="table")), "PPO has no quantile head"),
-        (lambda: rp.PPO(training=rp.Training()), "training of PPO must be a RolloutTraining, got a Training"),
+        (lambda: rp.PPO(training=WRONG), "training of PPO must be a RolloutTraining, got a Training"),
         (lambda: rp.RolloutTraining(length=0), "length must be at least 1"),
         (lambda: rp.RolloutTraining(gae_lambda=1.5), "gae_lambda must be from 0 to 1"),
     ],

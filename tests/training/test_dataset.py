@@ -112,7 +112,8 @@ def test_a_run_gives_its_episodes_and_one_line_warns(caplog, unchecked):
     assert isinstance(again.agents[0].training, ReplayTraining)
 
 
-STEPS = {"observations": [[0, 1, 2]], "actions": [[0, 1]], "rewards": [[0.0, 1.0]]}
+NOT_DATA: Any = [1]
+STEPS: dict[str, Any] = {"observations": [[0, 1, 2]], "actions": [[0, 1]], "rewards": [[0.0, 1.0]]}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_bad_episodes_are_refused(change, line):
         (lambda data: rp.train(rp.IQTD3(), data=data, steps=10), "IQTD3 needs continuous actions"),
         (lambda data: rp.train(rp.CVaRDRL(), data=data, steps=10), "CVaRDRL stores numbers of its own"),
         (lambda data: rp.train(rp.IQN(), data=data, steps=10, num_envs=2), "leave num_envs at 1, got 2"),
-        (lambda data: rp.train(rp.IQN(), data=[1], steps=10), "data must be a rp.Dataset, got a list"),
+        (lambda data: rp.train(rp.IQN(), data=NOT_DATA, steps=10), "data must be a rp.Dataset, got a list"),
         (lambda data: rp.train(rp.IQN(), "ThreeState", data=data, steps=10), "another number of states"),
         (lambda data: rp.train(rp.IQN(), data=data, steps=10, evaluate_every=5), "data cannot evaluate a policy"),
         (lambda data: rp.record(3, "RiskyGrid", 1), "policy must be run.policy"),

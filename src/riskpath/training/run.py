@@ -85,6 +85,8 @@ class Run:
         env = self.environments[0]
         if self.sources:
             return self.sources[0].name or "a Gymnasium environment"
+        if isinstance(env, LoggedEnvironment):
+            return "logged data"
         return env.problem.name if isinstance(env, FiniteEnvironment) and env.problem else type(env).__name__
 
     @property
@@ -125,10 +127,7 @@ class Run:
         """
         if risk is not None:
             return self.serve(risk).policy(seed)
-        require_whole(seed=seed, setting=setting)
-        if not (0 <= seed < self.seeds and 0 <= setting < len(self.agents)):
-            raise RiskpathError(f"no seed {seed} of {self.seeds}, setting {setting} of {len(self.agents)} (from 0)")
-        lane = setting * self.seeds + seed
+        lane = self._lane(seed, setting)
         cpu = jax.devices("cpu")[0]  # one small network at a time is faster there than on a GPU
         if self._copied is None or self._copied[0] is not self.lanes:  # copy all lanes at once
             self._copied = self.lanes, jax.device_get((self.lanes.agent, self.lanes.agent_state))
@@ -136,6 +135,13 @@ class Run:
             lambda x: jax.device_put(x[lane], cpu) if isinstance(x, np.ndarray) else x, self._copied[1]
         )
         return LearnedPolicy(agent, state, self.environments[setting])
+
+    def _lane(self, seed: int, setting: int) -> int:
+        """Return the number of a lane."""
+        require_whole(seed=seed, setting=setting)
+        if not (0 <= seed < self.seeds and 0 <= setting < len(self.agents)):
+            raise RiskpathError(f"no seed {seed} of {self.seeds}, setting {setting} of {len(self.agents)} (from 0)")
+        return setting * self.seeds + seed
 
     def law(self, seed: int = 0, setting: int = 0, discount: float = 1.0, max_situations: int | None = None) -> Law:
         """Return the exact law of the return of one lane's policy; the problem must be finite.
@@ -280,10 +286,8 @@ class Run:
             seed: Which seed.
             setting: Which setting.
         """
-        require_whole(seed=seed, setting=setting)
-        if not (0 <= seed < self.seeds and 0 <= setting < len(self.agents)):
-            raise RiskpathError(f"no seed {seed} of {self.seeds}, setting {setting} of {len(self.agents)} (from 0)")
-        return stored_episodes(self.lanes, self.environments[setting], setting * self.seeds + seed)
+        lane = self._lane(seed, setting)
+        return stored_episodes(self.lanes, self.environments[setting], lane)
 
     def report(self, path: str | Path, *, title: str | None = None) -> Path:
         """Write one HTML page with all figures and tables of this run and return its path; only a page is replaced."""
