@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import riskpath as rp
+from riskpath.agents.abilities import Population
 from riskpath.agents.agent import act_greedily
 from riskpath.envs.market import Market, MarketProblem
 from riskpath.training.fused_loop import steps_per_round
@@ -88,21 +89,26 @@ def draw_noise(episodes: int, steps: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(episodes, steps)).astype(np.float32)
 
 
+def _population(agent: Any) -> tuple[int, int | None]:
+    return agent.population() if isinstance(agent, Population) else (1, 0)
+
+
 def fit_to_budget(agent: Any, steps: int, length: int, num_envs: int) -> tuple[Any, int]:
     """Return an agent whose schedules end with the budget, and the steps that are left for its training.
 
     Held-out episodes by which an agent chooses among its members are part of the budget; they take at most a tenth.
     Training goes on until an update of the target networks, the last one within the budget.
     """
-    members, wanted = agent.population()
+    members, wanted = _population(agent)
     blocks = blocks_of_selection(members)
     held_out = steps // (10 * blocks * length) if blocks else 0
     held_out = held_out if wanted is None else min(wanted, held_out)
     if held_out:
         agent = dataclasses.replace(agent, selection_episodes=held_out)
     left = steps - blocks * held_out * length
+    experience = agent.experience(rp.EnvSpec(1, (1,), max_episode_steps=length))
     warm_up = -(-agent.training.learning_starts // num_envs) * num_envs
-    left -= max(0, left - warm_up) % steps_per_round(agent, num_envs)
+    left -= max(0, left - warm_up) % steps_per_round(agent, experience, num_envs)
     updates = max(1.0, (left - warm_up) / agent.training.train_freq)
     if isinstance(agent.training, rp.ActorCriticTraining):
         schedule = {"decay_starts": updates / 2, "decay_steps": updates / 2}
@@ -123,7 +129,7 @@ def train_ours(agent: Any, env: MarketProblem, steps: int, seeds: int, num_envs:
     agent, left = fit_to_budget(agent, steps, env.length, num_envs)
     began = time.perf_counter()
     run = rp.train(agent, env, steps=left, seeds=seeds, num_envs=num_envs)
-    members, episodes = agent.population()
+    members, episodes = _population(agent)
     held_out = blocks_of_selection(members) * (episodes or 0)
     return run, {
         "seconds": round(time.perf_counter() - began, 1),

@@ -137,7 +137,7 @@ def prepare(point: Point) -> float:
     needs = program.compiled.memory_analysis()
     parts = {part: int(getattr(needs, f"{part}_size_in_bytes")) for part in ("argument", "output", "temp", "alias")}
     seconds = time.perf_counter() - began
-    about = {"prepared_s": round(seconds, 1), "bytes": parts, "buffer_bytes": state.replay_buffer.rows.nbytes}
+    about = {"prepared_s": round(seconds, 1), "bytes": parts, "buffer_bytes": state.store.rows.nbytes}
     PROGRAMS[point] = Compiled(program, spec, about)
     return seconds
 
@@ -177,10 +177,10 @@ def _peak() -> int:
 def full(point: Point, program: Any, spec: Any) -> Any:
     """Return a state after some steps, with their transitions repeated until the replay buffer is full."""
     state, _ = jax.block_until_ready(program(begin(point)[0], spec, _count(1)))
-    rows, taken = state.replay_buffer.rows, int(state.replay_buffer.num_added)
+    rows, taken = state.store.rows, int(state.store.num_added)
     rows = rows[jnp.arange(len(rows)) % taken]
-    full = (rows, jnp.maximum(state.replay_buffer.num_added, len(rows)))
-    return eqx.tree_at(lambda s: (s.replay_buffer.rows, s.replay_buffer.num_added), state, full)
+    full = (rows, jnp.maximum(state.store.num_added, len(rows)))
+    return eqx.tree_at(lambda s: (s.store.rows, s.store.num_added), state, full)
 
 
 def _spells(state: Any, program: Any, spec: Any, seconds: float, repeats: int) -> list[float]:

@@ -127,6 +127,7 @@ def work(agent: rp.Agent, lanes: int) -> Iterator[int]:
     """Train, and yield the gradient steps of all lanes after every chunk."""
     state, spec = begin(agent, lanes)
     training = agent.training
+    assert isinstance(training, rp.Training | rp.ActorCriticTraining)
     state = fused_loop.warm_up(state, spec, jnp.asarray(training.learning_starts, jnp.int32))
     steps_per_round = training.target_update_interval * getattr(training, "policy_delay", 1)
     rounds = max(1, STEPS_PER_CHUNK // steps_per_round)
@@ -148,7 +149,7 @@ def buffer_copies(agent: rp.Agent, lanes: int = 4) -> dict[str, int]:
     copies = {"at entry": 0, "inside loops": 0}
     for name, text in program.items():
         for shape in re.findall(r"= \(?f32\[([\d,]+)\]\S* copy(?:-start)?\(", text):
-            if math.prod(map(int, shape.split(","))) == state.replay_buffer.rows.size:
+            if math.prod(map(int, shape.split(","))) == state.store.rows.size:
                 copies["inside loops" if name in repeated else "at entry"] += 1
     return copies
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 import riskpath as rp
-from riskpath.agents.learning import masked_argmax
+from riskpath.agents.learning import epsilon_of, masked_argmax
 
 
 class SoftIQN(rp.MemorylessAgent):
@@ -22,9 +22,10 @@ class SoftIQN(rp.MemorylessAgent):
         """Return a fresh critic."""
         return self.iqn.init(spec, key=key)
 
-    def act(self, state, memory, time_step, *, key, epsilon):
+    def act(self, state, memory, time_step, *, key, mode):
         """Return the best action or, with probability epsilon, one drawn by a softmax of the estimates."""
         values = self.estimate(state, memory, time_step)
+        epsilon = epsilon_of(self, state, mode)
         coin, noise = jax.random.split(key)
         explored = values + self.temperature * jax.random.gumbel(noise, values.shape)
         values = jnp.where(jax.random.uniform(coin) < epsilon, explored, values)

@@ -155,7 +155,7 @@ def without_training() -> Iterator[None]:
         return eqx.tree_at(lambda s: s.steps, lanes, lanes.steps + steps)
 
     def chunk(lanes: Any, spec: Any, rounds: Any) -> Any:
-        each = fused_loop.steps_per_round(lanes.agent, lanes.num_envs)
+        each = fused_loop.steps_per_round(lanes.agent, lanes.experience, lanes.num_envs)
         return steps_only(lanes, rounds * each), {"loss": jnp.zeros(lanes.count)}
 
     def advance(lanes: Any, vector: Any, spec: Any, steps: int, rounds: int) -> Iterator[Any]:

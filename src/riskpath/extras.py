@@ -9,6 +9,7 @@ from riskpath.errors import RiskpathError
 
 EXTRAS = {
     "cli": ("tyro", "rich"),
+    "data": ("minari", "h5py"),
     "export": ("flatbuffers",),
     "gymnasium": ("gymnasium",),
     "plot": ("matplotlib",),

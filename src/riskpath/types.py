@@ -141,6 +141,17 @@ class Segment(eqx.Module):
         return jax.tree.map(lambda x: x[0], self.steps)
 
 
+class Trajectory(eqx.Module):
+    """Consecutive steps of all environments of a lane, in order, for agents that learn from their own actions."""
+
+    steps: Transition
+    """Leaves have leading axes T, E. Where an episode ended, the next row begins another one."""
+    following: TimeStep
+    """What every environment shows after them."""
+    memory: Any
+    """The agent's memory at that time."""
+
+
 def shapes_of(tree: Any) -> Hashable:
     """Return all that a program depends on when it is traced with a tree: everything but the numbers in its arrays."""
     leaves, structure = jax.tree.flatten(tree)

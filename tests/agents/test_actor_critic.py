@@ -11,6 +11,7 @@ import pytest
 
 import riskpath as rp
 from riskpath.agents.actor_critic import lower_law
+from riskpath.agents.agent import EXPLORE, GREEDY, WARM_UP, Mode
 from riskpath.agents.exploration import explore, no_noise
 from riskpath.nn.critics import make_twins
 from riskpath.nn.losses import midpoints
@@ -97,15 +98,17 @@ def test_the_target_is_one_whole_law_of_the_twins():
     np.testing.assert_allclose(lowest, np.minimum(*laws), rtol=1e-6)
 
 
-def explored_actions(epsilon: float, ou_episodes: float, steps: int = 400, seed: int = 0) -> np.ndarray:
+def explored_actions(
+    mode: Mode, ou_episodes: float, epsilon: float = 0.75, steps: int = 400, seed: int = 0
+) -> np.ndarray:
     """Return the actions of one long episode whose actor always chooses 0.2."""
-    training = rp.ActorCriticTraining(ou_episodes=ou_episodes)
+    training = rp.ActorCriticTraining(ou_episodes=ou_episodes, epsilon=epsilon)
 
     def step(carry, key):
         noise, time = carry
         shown = SPEC.first_time_step(jnp.zeros(2), jnp.ones((0,), bool))
         shown = eqx.tree_at(lambda s: s.time, shown, time)
-        action, noise = explore(training, jnp.array([0.2]), noise, shown, key=key, epsilon=jnp.float32(epsilon))
+        action, noise = explore(training, jnp.array([0.2]), noise, shown, key=key, mode=mode)
         return (noise, time + 1), action[0]
 
     keys = jax.random.split(jax.random.key(seed), steps)
@@ -114,17 +117,17 @@ def explored_actions(epsilon: float, ou_episodes: float, steps: int = 400, seed:
 
 def test_exploration_follows_its_settings():
     own = np.float32(0.2)
-    assert (explored_actions(0.0, 1.0) == own).all()  # no exploration while acting greedily
-    noisy = explored_actions(0.999, 1.0)
+    assert (explored_actions(GREEDY, 1.0) == own).all()  # no exploration while acting greedily
+    noisy = explored_actions(EXPLORE, 1.0, epsilon=1.0)
     assert np.corrcoef(noisy[:-1], noisy[1:])[0, 1] > 0.6  # one swing lasts many steps
     assert noisy.std() > 0.4
     assert np.abs(noisy).max() <= 1.0
-    held = explored_actions(0.999, 0.0)
+    held = explored_actions(EXPLORE, 0.0, epsilon=1.0)
     changes = 1 + (np.diff(held) != 0).sum()
     assert 400 / 40 < changes < 400 / 5  # a random action is held for 15 steps on average
     assert 0.2 < (held == own).mean() < 0.8
     for ou_episodes in (0.0, 1.0):
-        assert not (explored_actions(1.0, ou_episodes) == own).any()  # the warm-up does nothing but explore
+        assert not (explored_actions(WARM_UP, ou_episodes) == own).any()  # the warm-up does nothing but explore
 
 
 def test_epsilon_is_the_share_of_exploring_episodes():
@@ -136,7 +139,7 @@ def test_epsilon_is_the_share_of_exploring_episodes():
                 no_noise(1),
                 SPEC.first_time_step(jnp.zeros(2), jnp.ones((0,), bool)),
                 key=key,
-                epsilon=jnp.float32(0.75),
+                mode=EXPLORE,
             )[1].kind
         )
     )(jax.random.split(jax.random.key(3), 2_000))
@@ -259,16 +262,16 @@ def test_discrete_actions_are_refused(kind, unchecked):
         rp.train(agent_of(kind), "RiskyGrid", steps=10)
 
 
-@pytest.mark.long  # tests/training/test_replay_buffer.py asks the same of an agent with a history
+@pytest.mark.long  # tests/agents/test_replay_buffer.py asks the same of an agent with a history
 def test_the_replay_buffer_is_not_copied_in_the_loop(unchecked):
     lanes = start([learner("convolved")], [BETS], 2, 4, 0)
     lowered = loop.chunk.lower(lanes, BETS.spec, jnp.int32(1)).lowered  # pyright: ignore[reportFunctionMemberAccess]
     # Copies are inserted as in the programs of users: without optimisations only machine code differs.
     text = lowered.compile(compiler_options=USUAL_PASSES).as_text()
-    shape = "f32[" + ",".join(map(str, lanes.replay_buffer.rows.shape)) + "]"
+    shape = "f32[" + ",".join(map(str, lanes.store.rows.shape)) + "]"
     bodies = [part for part in text.split("\n\n") if "ENTRY" not in part]
     assert shape in text
     assert not any(
         " copy(" in line and shape in line.split(" copy(")[0] for part in bodies for line in part.split("\n")
     )
-    assert eqx.is_array(lanes.replay_buffer.rows)
+    assert eqx.is_array(lanes.store.rows)

@@ -225,7 +225,7 @@ def best_of(law: np.ndarray, utility: Any) -> int:
 @pytest.mark.parametrize(("progress", "most"), [(0.0, 3), (0.5, 2), (1.0, 1)])
 @pytest.mark.parametrize("risk", ["cvar:0.2", pytest.param("wang:-0.75", marks=pytest.mark.long)])
 def test_the_loss_over_several_steps_is_its_equation(risk, progress, most):
-    agent = rp.Adaptive(risk, 0.9, NETWORK, TRAINING, 3, contexts=1, utility_weight=0.25)
+    agent = rp.Adaptive(risk, 0.9, NETWORK, TRAINING, n_steps=3, contexts=1, utility_weight=0.25)
     state, other = (agent.init(SPEC, key=jax.random.key(i)) for i in (0, 1))
     given: Any = (other.params, jnp.int32(1_000 * progress))
     state = eqx.tree_at(lambda s: (s.target_params, s.gradient_steps), state, given)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.agents.agent import act_greedily
+from riskpath.agents.agent import EXPLORE, WARM_UP, act_greedily
 from riskpath.agents.learning import update_target
 from riskpath.agents.tql import Form
 from riskpath.types import EnvSpec
@@ -22,11 +22,14 @@ NETWORK = rp.Network(hidden=(4,), history_size=3)
 FORMS: tuple[Form, ...] = ("joint", "trajectory", "convolved")
 SETTINGS: dict[str, Any] = {"network": NETWORK, "training": rp.Training(**SMALL)}
 CONTINUOUS_SETTINGS: dict[str, Any] = {"network": NETWORK, "training": rp.ActorCriticTraining(**SMALL)}
-AGENTS: dict[str, rp.Agent] = {
+AGENTS: dict[str, Any] = {
     "IQN": rp.IQN("cvar:0.3", **SETTINGS),
+    "QRDQN": rp.QRDQN("cvar:0.3", **SETTINGS),
+    "C51": rp.C51("cvar:0.3", **SETTINGS),
     "CVaRDRL": rp.CVaRDRL("cvar:0.3", **SETTINGS),
     "QRSRM": rp.QRSRM("cvar:0.3", **SETTINGS),
     **{f"TQL {form}": rp.TQL("cvar:0.3", critic=form, **SETTINGS) for form in FORMS},
+    "DSAC": rp.DSAC("cvar:0.3", **CONTINUOUS_SETTINGS),
     "IQTD3": rp.IQTD3("cvar:0.3", **CONTINUOUS_SETTINGS),
     **{f"TQLContinuous {form}": rp.TQLContinuous("cvar:0.3", critic=form, **CONTINUOUS_SETTINGS) for form in FORMS},
 }
@@ -54,8 +57,8 @@ def test_random_keys_are_used_once(name):
         init_key, act_key, explore_key = jax.random.split(jax.random.key(0), 3)
         state = agent.init(spec, key=init_key)
         act = eqx.filter_jit(agent.act)  # the keys inside are checked, too
-        act(state, state.initial_memory, first_step(spec), key=act_key, epsilon=jnp.float32(0.5))
-        act(state, state.initial_memory, first_step(spec), key=explore_key, epsilon=jnp.float32(1.0))
+        act(state, state.initial_memory, first_step(spec), key=act_key, mode=EXPLORE)
+        act(state, state.initial_memory, first_step(spec), key=explore_key, mode=WARM_UP)
 
 
 @every_agent
@@ -100,7 +103,9 @@ def test_targets_follow_by_the_rate_of_the_configuration(rate, share):
         assert eqx.tree_equal(state.target_params, new.params)
 
 
-@pytest.mark.parametrize("make", [rp.IQN, rp.CVaRDRL, rp.QRSRM, rp.TQL, rp.IQTD3, rp.TQLContinuous])
+@pytest.mark.parametrize(
+    "make", [rp.IQN, rp.QRDQN, rp.C51, rp.CVaRDRL, rp.QRSRM, rp.TQL, rp.IQTD3, rp.DSAC, rp.TQLContinuous]
+)
 def test_texts_are_measures(make):
     assert eqx.tree_equal(make("cvar:0.1").risk, rp.CVaR(0.1))
     assert eqx.tree_equal(make(risk="cvar:0.1").risk, make(rp.CVaR(0.1)).risk)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.agents.config import UNPLANNED, BaseTraining
+from riskpath.agents.config import UNPLANNED, ReplayTraining
 
 CALM: dict[str, Any] = {"learning_starts": 1_000}
-PLANNED: dict[str, tuple[BaseTraining, int, dict[str, float]]] = {  # steps of training, and what follows from them
+PLANNED: dict[str, tuple[ReplayTraining, int, dict[str, float]]] = {  # steps of training, and what follows from them
     "discrete": (
         rp.Training(**CALM),
         11_000,

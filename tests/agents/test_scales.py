@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import riskpath as rp
+from riskpath.agents.abilities import Quantiles
 from riskpath.agents.episodes import no_episodes
 from riskpath.agents.learning import new_state, scales
 from riskpath.envs.environment import Environment
@@ -63,15 +64,16 @@ def years(unit: float = 1.0, bonus: float = 0.0) -> rp.FiniteMDP:
 
 def stored_actions(run: rp.Run) -> np.ndarray:
     """Return the actions in the replay buffer."""
-    parts = jax.tree.leaves(run.lanes.replay_buffer.example)
+    parts = jax.tree.leaves(run.lanes.store.example)
     first = int(np.prod(parts[0].shape))  # the observation comes before
-    return np.asarray(run.lanes.replay_buffer.rows[..., first : first + 1])
+    return np.asarray(run.lanes.store.rows[..., first : first + 1])
 
 
 def predicted(run: rp.Run) -> np.ndarray:
     """Return the predicted quantiles at the start of an episode."""
     agent, state = run.agents[0], jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, run.lanes.agent_state)
     first = run.spec.first_time_step(state.episodes.first_observation[0], state.episodes.first_action_mask[0])
+    assert isinstance(agent, Quantiles)
     return np.asarray(agent.quantiles(state, state.initial_memory, first, jnp.array([0.1, 0.5, 0.9])))
 
 

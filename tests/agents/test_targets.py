@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.agents.agent import Agent, AgentState
+from riskpath.agents.agent import AgentState
 from riskpath.agents.episodes import FAR_OFF, Episodes, no_episodes
 from riskpath.agents.learning import MARGIN, Lookahead, as_segment, look_ahead, new_state, step_of, within_returns
+from riskpath.agents.replay_agent import ReplayAgent
+from riskpath.agents.replay_buffer import add, gather, make_replay_buffer
 from riskpath.nn.losses import midpoints
-from riskpath.training.replay_buffer import add, gather, make_replay_buffer
 from riskpath.types import Segment, Transition, Window
 from tests.agents import test_losses as losses
 
@@ -241,7 +242,7 @@ def seen(low: float, high: float, spread: float, mean: float = 0.0, count: float
 
 FUTURE = np.array([-1e4, -3.0, -0.5, 0.0, 0.5, 3.0, 1e4], np.float32)
 NEAR = seen(-6.0, 10.0, 2.0)
-CLIPPED: dict[str, tuple[Agent, Episodes | None, tuple[float, float] | None]] = {
+CLIPPED: dict[str, tuple[ReplayAgent, Episodes | None, tuple[float, float] | None]] = {
     # With returns from −6 to 10, a unit of 2 and 3 earned so far, a return to go from −9.4 to 7.4.
     "undiscounted": (rp.IQN(discount=1.0), NEAR, (-9.4 / 2, 7.4 / 2)),
     "given that a limit is an end": (rp.IQN(discount=0.5, bootstrap_at_limit=False), NEAR, (-37.6 / 2, 29.6 / 2)),

@@ -23,7 +23,7 @@ BOX_TRAINING = rp.ActorCriticTraining(**SIZES, target_update_rate=0.5, decay_sta
 NETWORK = rp.Network(hidden=(8,), history_size=4)
 DISCRETE: dict[str, Any] = {"network": NETWORK, "training": TRAINING}
 CONTINUOUS: dict[str, Any] = {"network": NETWORK, "training": BOX_TRAINING}
-AGENTS: dict[str, Agent] = {
+AGENTS: dict[str, Any] = {
     "IQN factored": rp.IQN("cvar:0.5", **DISCRETE),
     "IQN deep": rp.IQN("cvar:0.5", network=rp.Network(hidden=(8,), head="deep"), training=TRAINING),
     "IQN table": rp.IQN("cvar:0.5", network=rp.Network(head="table"), training=TRAINING),
@@ -69,7 +69,7 @@ def learned(agent: Agent) -> AgentState:
     return dataclasses.replace(one, params=params, target_params=targets)
 
 
-def predictions(agent: Agent, state: AgentState) -> np.ndarray:
+def predictions(agent: Any, state: AgentState) -> np.ndarray:
     """Return what networks and targets predict, in units of the return."""
     both = [dataclasses.replace(state, params=params) for params in (state.params, state.target_params)]
     first, taus = first_step(spec_of(agent)), jnp.array([0.1, 0.6])

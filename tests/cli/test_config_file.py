@@ -36,6 +36,7 @@ def test_the_command_line_takes_precedence(tmp_path, unchecked):
     config = {"agent": "cvar-drl", "steps": 70, "fields": {"risk": "cvar:0.3", "training": {"kappa": 2}}}
     found = read(tmp_path, config, "--risk", "cvar:0.6", "--steps", "80")
     assert found.fields == rp.CVaRDRL("cvar:0.6", training=rp.Training(kappa=2.0))
+    assert isinstance(found.fields.training, rp.Training)
     assert isinstance(found.fields.training.kappa, float)  # a whole number would be compiled into the program
     assert found.steps == 80
     assert read(tmp_path, config, "--agent", "iqn").fields == rp.IQN("cvar:0.3", training=rp.Training(kappa=2.0))

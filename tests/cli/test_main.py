@@ -34,7 +34,7 @@ def test_help_is_printed(cli, arguments):
         (["reproduce", "grid", "--seeds", "0"], "seeds must be at least 1, got 0"),
         (
             ["train", "--agent", "dqn"],
-            "unknown agent 'dqn' (did you mean IQN?); there are Adaptive, AdaptiveContinuous, CVaRDRL, IQN",
+            "unknown agent 'dqn' (did you mean QRDQN?); there are Adaptive, AdaptiveContinuous, C51, CVaRDRL, DSAC",
         ),
         (["train", "--agent=dqn"], "unknown agent 'dqn'"),
         (["train", "--agent"], "--agent needs a value"),

@@ -159,7 +159,7 @@ def test_gymnax_environments_with_different_parameters_are_trained_together(unch
     agent = rp.IQN(network=rp.Network(hidden=(4,)), training=rp.Training(learning_starts=60, buffer_size=60))
     env = Modern()
     run = rp.train([agent] * 2, [from_gymnax(env, Params(stride, 20.0)) for stride in (1.0, 3.0)], steps=60)
-    rewards = np.abs(np.asarray(run.lanes.replay_buffer.rows)[:, :, 3])  # after observation (2) and action: positions
+    rewards = np.abs(np.asarray(run.lanes.store.rows)[:, :, 3])  # after observation (2) and action: positions
     assert (rewards % np.array([1.0, 3.0]) == 0).all()
     assert rewards[:, 1].max() > 5 >= rewards[:, 0].max() > 0
 

@@ -145,7 +145,8 @@ def estimates_by_hand(policy: LearnedPolicy, state: str, memory: Any, action: st
     available = MAZE_ENV.tables.available[NAMES.index(state)]
     number = jnp.asarray(ACTIONS.index(action), jnp.int32)
     time_step = TimeStep(jnp.asarray(NAMES.index(state), jnp.int32), jnp.ones(()), available, number, memory.time)
-    values = policy.agent.estimate(policy.state, memory.agent, time_step)
+    agent: Any = policy.agent
+    values = agent.estimate(policy.state, memory.agent, time_step)
     return {ACTIONS[i]: float(values[i]) for i in np.flatnonzero(available)}
 
 

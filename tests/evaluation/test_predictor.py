@@ -177,8 +177,8 @@ class Earned(rp.IQN):
     def init(self, spec, *, key) -> Any:
         return dataclasses.replace(super().init(spec, key=key), initial_memory=jnp.zeros(()))
 
-    def act(self, state, memory: Any, time_step, *, key, epsilon) -> Any:
-        output = super().act(state, (), time_step, key=key, epsilon=epsilon)
+    def act(self, state, memory: Any, time_step, *, key, mode) -> Any:
+        output = super().act(state, (), time_step, key=key, mode=mode)
         return ActorOutput(output.action, memory + time_step.reward)
 
 

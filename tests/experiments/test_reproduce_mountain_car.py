@@ -15,6 +15,7 @@ RESULTS = Path(__file__).parent.parent.parent / "results"
 @pytest.mark.parametrize("name", mountain_car.AGENTS)
 def test_learning_rates_are_constant_for_the_first_half_of_training(name):
     agent = mountain_car.agent_for(name, rp.CVaR(0.25), 200_000)
+    assert isinstance(agent.training, rp.ActorCriticTraining)
     assert (agent.training.decay_starts, agent.training.decay_steps) == (25_000.0, 25_000.0)
     assert isinstance(agent, rp.TQLContinuous if "TQL" in name else rp.IQTD3)
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import riskpath as rp
+from riskpath.agents.replay_buffer import add, gather, make_replay_buffer
 from riskpath.envs.spaces import Translation
 from riskpath.errors import RiskpathError
 from riskpath.nn.observation_encoder import Convolutions, ObservationEncoder, RunningStatistics
-from riskpath.training.replay_buffer import add, gather, make_replay_buffer
 from riskpath.types import EnvSpec, Transition
 
 KEY = jax.random.key(0)

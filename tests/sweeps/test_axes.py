@@ -29,6 +29,7 @@ def test_a_whole_measure_comes_before_its_level_and_an_environment_before_its_fi
 @pytest.mark.parametrize(("axis", "value", "made"), [("discount", 1, 1.0), ("training.batch_size", 8, 8)])
 def test_whole_numbers_become_floats_where_lanes_may_differ(axis, value, made):
     (one,) = combinations(IQN, "ThreeState", {axis: [value]})
+    assert isinstance(one.agent, rp.IQN)
     found = one.agent.discount if axis == "discount" else one.agent.training.batch_size
     assert (found, type(found)) == (made, type(made))
 

@@ -109,7 +109,7 @@ def leaves(lanes: Lanes) -> list[np.ndarray]:
     plain = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x  # noqa: E731
     parts = (
         lanes.agent_state,
-        lanes.replay_buffer,
+        lanes.store,
         lanes.keys,
         lanes.time_step,
         lanes.memory,

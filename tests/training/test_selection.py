@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import riskpath as rp
+from riskpath.agents.abilities import can_serve
 from riskpath.training import served_levels
 from riskpath.training.gather_record import gather
 from riskpath.training.selection import HELD_OUT, blocks_of_selection, eliminate, episodes_of, rounds, select_members
@@ -121,7 +122,7 @@ def test_a_saved_run_goes_on_as_if_no_member_had_been_chosen(run, tmp_path):
     short.lanes = eqx.tree_at(lambda lanes: lanes.agent_state.params.plan.weights, short.lanes, others)
     short.save(tmp_path / "run")
     longer = rp.train(rp.load(tmp_path / "run"), steps=40)
-    assert eqx.tree_equal(longer.lanes.replay_buffer, run.lanes.replay_buffer)
+    assert eqx.tree_equal(longer.lanes.store, run.lanes.store)
     assert eqx.tree_equal(longer.lanes.agent_state.params, run.lanes.agent_state.params)
 
 
@@ -198,7 +199,7 @@ def test_a_report_shows_the_frontier_of_an_agent_that_serves_several_levels(run,
     ],
 )
 def test_which_measures_a_trained_critic_serves(trained, other, serves):
-    assert rp.Adaptive(trained).can_serve(rp.parse_risk(other)) is serves
+    assert can_serve(rp.Adaptive(trained), rp.parse_risk(other)) is serves
 
 
 def test_a_run_of_several_levels_serves_others_by_its_first_one(run):

@@ -124,7 +124,7 @@ class Counting(rp.MemorylessAgent):
     def init(self, spec, *, key):
         return new_state(jnp.zeros(()))
 
-    def act(self, state, memory, time_step, *, key, epsilon):
+    def act(self, state, memory, time_step, *, key, mode):
         return ActorOutput(jnp.argmax(time_step.action_mask).astype(jnp.int32))
 
     def learn(self, state, batch, *, key):
@@ -170,7 +170,7 @@ def test_masked_actions_are_never_taken_nor_bootstrapped_on(name, unchecked):
     mdp = rp.FiniteMDP.from_outcomes(outcomes, "s0")
     agent = tiny(name, epsilon_start=1.0, epsilon_end=1.0, learning_rate=1e-2, reward_scale=0.01, kappa=1.0)
     run = rp.train(agent, mdp, steps=500)
-    rows = np.asarray(run.lanes.replay_buffer.rows[:500, 0])
+    rows = np.asarray(run.lanes.store.rows[:500, 0])
     states, actions = rows[:, 0].astype(int), rows[:, 1].astype(int)
     assert set(zip(states.tolist(), actions.tolist(), strict=True)) == {(0, 0), (0, 1), (1, 0)}
     policy = run.policy()
@@ -209,7 +209,7 @@ def test_the_lanes_of_a_program_do_not_see_each_other(unchecked):
     pair = rp.train([tiny("IQN", 0.1), tiny("IQN", 0.9)], "RiskyGrid", steps=120)
     other = rp.train([tiny("IQN", 0.1), tiny("IQN", 0.5)], "RiskyGrid", steps=120)
     assert same(parameters(pair, 0), parameters(other, 0))
-    assert loop.steps_per_round(pair.agents[0], 1) == 20
+    assert loop.steps_per_round(pair.agents[0], pair.lanes.experience, 1) == 20
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from riskpath.agents.adaptive_base import AdaptiveAgent, Memory, both_features, features
-from riskpath.agents.agent import ActorOutput, AgentState
+from riskpath.agents.agent import ActorOutput, AgentState, Mode
 from riskpath.agents.config import Training
 from riskpath.agents.learning import (
     as_segment,
     descend,
-    epsilon_greedy,
+    explore_greedily,
     look_ahead,
     masked_argmax,
     mean_over,
@@ -80,14 +80,12 @@ class Adaptive(AdaptiveAgent):
         twins = eqx.filter_vmap(make)(jax.random.split(key))
         return new_state(Learned(twins, form.plan()), self.first_memory(spec, form.plan()))
 
-    def act(
-        self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
-    ) -> ActorOutput:
+    def act(self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:
         """Return the action with the best expected utility, or a random one."""
         context_key, act_key = jax.random.split(key)
-        memory = self.begin_or_advance(state, memory, time_step, key=context_key, epsilon=epsilon)
+        memory = self.begin_or_advance(state, memory, time_step, key=context_key, mode=mode)
         values = self.expected_utility(state, memory.context, self._law(state, memory, time_step))
-        return ActorOutput(epsilon_greedy(values, time_step.action_mask, key=act_key, epsilon=epsilon), memory)
+        return ActorOutput(explore_greedily(self, state, values, time_step, key=act_key, mode=mode), memory)
 
     def learn(
         self, state: AgentState, batch: Transition | Window | Segment, *, key: Key

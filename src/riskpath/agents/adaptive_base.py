@@ -12,10 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from riskpath.agents.agent import Agent, AgentState, HistoryMemory, empty_history
+from riskpath.agents.abilities import Population, Quantiles, ServesMeasures
+from riskpath.agents.agent import AgentState, Mode
 from riskpath.agents.episodes import Units
 from riskpath.agents.goal_form import GoalForm, parts, serves
 from riskpath.agents.learning import as_segment, scales, step_of
+from riskpath.agents.replay_agent import HistoryMemory, ReplayAgent, best_available, empty_history
 from riskpath.agents.utility_form import ATOMS, UtilityForm
 from riskpath.errors import RiskpathError
 from riskpath.nn.law_critic import Inputs, cell_quantiles, cells, within_cells
@@ -40,7 +42,7 @@ class Memory(eqx.Module):
     """The exploration of an agent with continuous actions."""
 
 
-class AdaptiveAgent(Agent):
+class AdaptiveAgent(ReplayAgent, Quantiles, Population, ServesMeasures):
     """An agent that sees a context beside the observation; derive `Adaptive` and `AdaptiveContinuous` from it."""
 
     risk: RiskMeasure = eqx.field(default=CVaR(0.25), converter=as_risk)
@@ -123,7 +125,11 @@ class AdaptiveAgent(Agent):
         """Return the probabilities with which an episode is played by each member."""
         return state.params.plan.weights
 
-    def can_serve(self, risk: RiskMeasure) -> bool:
+    def value(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, ""]:
+        """Return the estimate of the best available action."""
+        return best_available(self.estimate(state, memory, time_step), time_step.action_mask)
+
+    def serves(self, risk: RiskMeasure) -> bool:
         """Tell whether the critic for all goals serves another measure: another level of CVaR."""
         if not (serves(self.risk) and serves(risk)):
             return risk == self.risk
@@ -185,7 +191,7 @@ class AdaptiveAgent(Agent):
         return CONTINUOUS ** (1.0 - jumps) * self.utility_weight ** (jumps * progress)
 
     def begin_or_advance(
-        self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
+        self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, mode: Mode
     ) -> Memory:
         """Return the memory with the context and the history of this step.
 
@@ -196,9 +202,9 @@ class AdaptiveAgent(Agent):
         plan, form = state.params.plan, self.form
         below = jnp.cumsum(plan.weights)
         member = jnp.argmax(below > draw * below[-1]).astype(jnp.int32)
-        planned = form.first(plan, jnp.where(epsilon > 0, 0, member))
+        planned = form.first(plan, jnp.where(mode.explores, 0, member))
         drawn = form.explore(plan, self.units(state), where)
-        explore = (epsilon > 0) & (coin < 0.5)
+        explore = mode.explores & (coin < 0.5)
         first = jax.tree.map(lambda a, b: jnp.where(explore, a, b), drawn, planned)
         return self._advance(memory, time_step, first)
 

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 
 from riskpath.agents.actor_critic import actor_critic_step, new_actor_critic, saturation_penalty, smooth_action
 from riskpath.agents.adaptive_base import AdaptiveAgent, Memory, both_features, features
-from riskpath.agents.agent import ActorOutput, AgentState
+from riskpath.agents.agent import ActorOutput, AgentState, Mode
 from riskpath.agents.config import ActorCriticTraining
 from riskpath.agents.exploration import explore, no_noise
 from riskpath.agents.learning import scales, step_of
@@ -70,14 +70,12 @@ class AdaptiveContinuous(AdaptiveAgent):
         memory = self.first_memory(spec, form.plan(), no_noise(spec.action_size))
         return new_actor_critic(Networks((first, second), actor, form.plan()), memory)
 
-    def act(
-        self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
-    ) -> ActorOutput:
+    def act(self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:
         """Return the best action around π(s, x), with exploration."""
         context_key, noise_key = jax.random.split(key)
-        memory = self.begin_or_advance(state, memory, time_step, key=context_key, epsilon=epsilon)
+        memory = self.begin_or_advance(state, memory, time_step, key=context_key, mode=mode)
         own, _ = self._best(state, memory, time_step)
-        action, noise = explore(self.training, own, memory.noise, time_step, key=noise_key, epsilon=epsilon)
+        action, noise = explore(self.training, own, memory.noise, time_step, key=noise_key, mode=mode)
         return ActorOutput(action, Memory(memory.context, memory.history, noise))
 
     def learn(self, state: AgentState, batch: Transition | Window, *, key: Key) -> tuple[AgentState, dict[str, Array]]:

@@ -29,7 +29,15 @@ TwinTarget = Literal["lower_mean", "lower_quantiles"]
 
 
 class BaseTraining(Hyperparameters):
-    """Hyperparameters of training that all agents share."""
+    """Hyperparameters of training; what they are depends on the experience from which an agent learns."""
+
+    @abc.abstractmethod
+    def for_steps(self, steps: int) -> "BaseTraining":
+        """Return the same with schedules that fit the length of a training, where none are given."""
+
+
+class ReplayTraining(BaseTraining):
+    """Hyperparameters of training from replayed steps that all such agents share."""
 
     learning_rate: float | Array = 1e-3
     """Learning rate of Adam for the critics."""
@@ -83,7 +91,7 @@ class BaseTraining(Hyperparameters):
     def gradient_steps_per_learn(self) -> int:
         """Return the gradient steps of the critics in one call of `learn`."""
 
-    def for_steps(self, steps: int) -> "BaseTraining":
+    def for_steps(self, steps: int) -> "ReplayTraining":
         """Return the same with schedules that fit the length of a training, where none are given."""
         total = max(1.0, (steps - self.learning_starts) / self.train_freq * self.gradient_steps_per_learn)
         starts = 0.5 * total if self.decay_starts is None else self.decay_starts
@@ -115,7 +123,7 @@ class BaseTraining(Hyperparameters):
         return self.decay(gradient_steps) < 0.5
 
 
-class Training(BaseTraining):
+class Training(ReplayTraining):
     """How an agent with discrete actions is trained."""
 
     epsilon_start: float | Array = 0.25
@@ -149,7 +157,7 @@ class Training(BaseTraining):
         return linear(gradient_steps.astype(jnp.float32), self.epsilon_start, self.epsilon_end, steps)
 
 
-class ActorCriticTraining(BaseTraining):
+class ActorCriticTraining(ReplayTraining):
     """How actor and critics are trained; the defaults suit a few hundred thousand steps on four environments."""
 
     actor_learning_rate: float | Array = 3e-4

@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from riskpath.agents.agent import ActorOutput, AgentState, MemorylessAgent
-from riskpath.agents.learning import draw_levels, epsilon_greedy, gradient_step, masked_argmax, new_state, scales
+from riskpath.agents.agent import ActorOutput, AgentState, Mode
+from riskpath.agents.learning import draw_levels, explore_greedily, gradient_step, masked_argmax, new_state, scales
+from riskpath.agents.replay_agent import MemorylessAgent
 from riskpath.errors import RiskpathError
 from riskpath.nn.critics import MarkovCritic
 from riskpath.nn.losses import midpoints, quantile_huber
@@ -38,14 +39,14 @@ class CVaRDRL(MemorylessAgent):
         return new_state(MarkovCritic(self.network, spec, self.training.online_taus, key=key), memory=jnp.zeros(()))
 
     def act(
-        self, state: AgentState, memory: Float[Array, ""], time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
+        self, state: AgentState, memory: Float[Array, ""], time_step: TimeStep, *, key: Key, mode: Mode
     ) -> ActorOutput:
         """Return argmax_a W(s, b, a), or a random action."""
         scale, _ = scales(self.training, state)
         first = self._first_threshold(state.params, time_step) / scale
         b = jnp.where(time_step.time > 0, (memory - time_step.reward) / self.discount, first)
         values = self._shortfall(state.params, time_step.observation, scale * b)
-        return ActorOutput(epsilon_greedy(values, time_step.action_mask, key=key, epsilon=epsilon), b, extras=b)
+        return ActorOutput(explore_greedily(self, state, values, time_step, key=key, mode=mode), b, extras=b)
 
     def learn(self, state: AgentState, batch: Transition, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
         """Take one gradient step on Z."""

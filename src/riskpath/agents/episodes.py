@@ -75,6 +75,14 @@ class Episodes(eqx.Module):
     """Number of steps at each of these times."""
     ring: Float[Array, " W"]
     """Returns of the latest episodes."""
+    extremes: Float[Array, "2"]
+    """Lowest and highest `recent` of all steps, and 0."""
+
+    @property
+    def reach(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Return the range of whole returns and of `recent`, the mirror image of the return to go; 0 is within it."""
+        low = jnp.where(self.count > 0, jnp.minimum(self.low, self.extremes[0]), self.extremes[0])
+        return low, jnp.where(self.count > 0, jnp.maximum(self.high, self.extremes[1]), self.extremes[1])
 
     @property
     def wanted_unit(self) -> Float[Array, ""]:
@@ -156,6 +164,7 @@ class Episodes(eqx.Module):
             path,
             self.visits + came,
             ring,
+            jnp.stack([jnp.minimum(self.extremes[0], recent.min()), jnp.maximum(self.extremes[1], recent.max())]),
         )
 
 
@@ -184,6 +193,7 @@ def no_episodes(
         path=jnp.zeros((PATH,)),
         visits=jnp.zeros((PATH,)),
         ring=jnp.zeros((WINDOW,)),
+        extremes=jnp.zeros((2,)),
     )
 
 

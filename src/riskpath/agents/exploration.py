@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from riskpath.agents.agent import Mode
 from riskpath.agents.config import ActorCriticTraining
 from riskpath.types import Key, TimeStep
 
@@ -37,9 +38,9 @@ def explore(
     time_step: TimeStep,
     *,
     key: Key,
-    epsilon: Float[Array, ""],
+    mode: Mode,
 ) -> tuple[Float[Array, " C"], Noise]:
-    """Return the agent's own action with exploration; at `epsilon` 1 without the agent's own part."""
+    """Return the agent's own action with exploration; in the warm-up without the agent's own part."""
     kind_key, ou_key, turn_key, held_key, coin_key = jax.random.split(key, 5)
     first = time_step.time == 0
     kind = jnp.where(first, jax.random.uniform(kind_key), noise.kind)
@@ -47,9 +48,9 @@ def explore(
     turn = first | (jax.random.uniform(turn_key) < 1.0 / t.hold_steps)
     held = jnp.where(turn, jax.random.uniform(held_key, action.shape, minval=-1.0, maxval=1.0), noise.held)
     holding = jnp.where(turn, jax.random.uniform(coin_key) < 0.5, noise.holding)
-    only = epsilon >= 1.0
-    base, greedy = jnp.where(only, 0.0, action), 1.0 - epsilon
+    only = jnp.asarray(mode.warms_up)
+    base, greedy = jnp.where(only, 0.0, action), 1.0 - jnp.where(only, 1.0, jnp.asarray(t.epsilon, jnp.float32))
     with_ou = jnp.clip(base + ou, -1.0, 1.0)
     with_held = jnp.where(holding | only, held, base)
     explored = jnp.where(kind < greedy, base, jnp.where(kind < greedy + t.ou_episodes, with_ou, with_held))
-    return jnp.where(epsilon > 0.0, explored, action), Noise(kind, ou, held, holding)
+    return jnp.where(mode.explores, explored, action), Noise(kind, ou, held, holding)

@@ -13,11 +13,11 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Int
 
-from riskpath.agents.agent import ActorOutput, AgentState, MemorylessAgent
+from riskpath.agents.agent import ActorOutput, AgentState, Mode
 from riskpath.agents.learning import (
     as_segment,
     draw_levels,
-    epsilon_greedy,
+    explore_greedily,
     gradient_step,
     look_ahead,
     masked_argmax,
@@ -26,6 +26,7 @@ from riskpath.agents.learning import (
     step_of,
     within_returns,
 )
+from riskpath.agents.replay_agent import MemorylessAgent
 from riskpath.nn.critics import MarkovCritic
 from riskpath.nn.losses import quantile_huber
 from riskpath.types import EnvSpec, Key, Segment, TimeStep, Transition
@@ -49,12 +50,10 @@ class IQN(MemorylessAgent):
         """Return a fresh critic."""
         return new_state(MarkovCritic(self.network, spec, self.training.online_taus, key=key))
 
-    def act(
-        self, state: AgentState, memory: tuple[()], time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
-    ) -> ActorOutput:
+    def act(self, state: AgentState, memory: tuple[()], time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:
         """Return argmax_a β[Z(s, a)], or a random action."""
         values = state.params.risk(time_step.observation, self.risk, self.training.act_taus)
-        return ActorOutput(epsilon_greedy(values, time_step.action_mask, key=key, epsilon=epsilon))
+        return ActorOutput(explore_greedily(self, state, values, time_step, key=key, mode=mode))
 
     def learn(self, state: AgentState, batch: Transition | Segment, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
         """Take one gradient step on Z."""

@@ -20,10 +20,11 @@ from riskpath.agents.actor_critic import (
     saturation_penalty,
     smooth_action,
 )
-from riskpath.agents.agent import ActorOutput, AgentState, MemorylessAgent
+from riskpath.agents.agent import ActorOutput, AgentState, Mode
 from riskpath.agents.config import ActorCriticTraining
 from riskpath.agents.exploration import Noise, explore, no_noise
 from riskpath.agents.learning import scales
+from riskpath.agents.replay_agent import MemorylessAgent
 from riskpath.nn.critics import Actor, Twins, make_twins
 from riskpath.nn.losses import midpoints, quantile_huber, stratified
 from riskpath.nn.network import Network
@@ -64,12 +65,10 @@ class IQTD3(MemorylessAgent):
         actor = Actor(encoder.size, hidden, spec.action_size, key=actor_key)
         return new_actor_critic(Networks(critics, actor), memory=no_noise(spec.action_size))
 
-    def act(
-        self, state: AgentState, memory: Noise, time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
-    ) -> ActorOutput:
+    def act(self, state: AgentState, memory: Noise, time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:
         """Return π(s) with exploration."""
         own = state.params.actor(state.params.critic.encoder(time_step.observation))
-        return ActorOutput(*explore(self.training, own, memory, time_step, key=key, epsilon=epsilon))
+        return ActorOutput(*explore(self.training, own, memory, time_step, key=key, mode=mode))
 
     def learn(self, state: AgentState, batch: Transition, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
         """Update the critics, then the actor."""

@@ -8,14 +8,16 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from riskpath.agents.agent import Agent, AgentState
-from riskpath.agents.config import BaseTraining
+from riskpath.agents.abilities import Refreshes
+from riskpath.agents.agent import AgentState, Mode
+from riskpath.agents.config import ReplayTraining
 from riskpath.agents.episodes import Units
+from riskpath.agents.replay_agent import ReplayAgent
 from riskpath.nn.kernels import over_batch
 from riskpath.nn.losses import in_parts, midpoints
 from riskpath.nn.observation_encoder import update_statistics
 from riskpath.nn.rescaling import rescale_critics
-from riskpath.types import Key, Segment, Transition, Window, power
+from riskpath.types import Key, Segment, TimeStep, Transition, Window, power
 
 KAPPA = 0.01
 """Default threshold of the quantile Huber loss, as a share of the standard deviation of returns."""
@@ -39,14 +41,14 @@ _start_adam = jax.jit(_ADAM.init)
 
 
 def gradient_step(
-    state: AgentState, loss: Any, training: BaseTraining, batch: Any
+    state: AgentState, loss: Any, training: ReplayTraining, batch: Any
 ) -> tuple[AgentState, dict[str, Array]]:
     """Take one step of Adam on the mean over a batch of `loss(params, sample)`."""
     state = observe_batch(state, batch)
     return descend(state, lambda params: mean_over(lambda sample: loss(params, sample), batch), training)
 
 
-def descend(state: AgentState, mean_loss: Any, training: BaseTraining) -> tuple[AgentState, dict[str, Array]]:
+def descend(state: AgentState, mean_loss: Any, training: ReplayTraining) -> tuple[AgentState, dict[str, Array]]:
     """Take one step of Adam on `mean_loss(params)`."""
     value, gradient = eqx.filter_value_and_grad(mean_loss)(state.params)
     rate = training.learning_rate * training.decay(state.gradient_steps)
@@ -79,7 +81,7 @@ def observe_batch(state: AgentState, batch: Any) -> AgentState:
     return eqx.tree_at(places, state, updated)
 
 
-def scales(training: BaseTraining, state: AgentState) -> tuple[Float[Array, ""], Float[Array, ""]]:
+def scales(training: ReplayTraining, state: AgentState) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return the factor on rewards inside the critics, and kappa in the critics' units.
 
     Unless they are given, the factor is 1 / `Episodes.spread`, and kappa is 1% of the standard deviation of returns.
@@ -95,16 +97,17 @@ def scales(training: BaseTraining, state: AgentState) -> tuple[Float[Array, ""],
     return scale, jnp.asarray(kappa * scale)
 
 
-def update_target(agent: Agent, state: AgentState) -> AgentState:
+def update_target(agent: ReplayAgent, state: AgentState) -> AgentState:
     """Move the target networks towards the parameters, target ← target + rate (params − target), then `refresh`."""
-    state, rate = follow_unit(agent, state), jnp.asarray(agent.training.target_update_rate)
+    state, rate = follow_unit(agent, state), jnp.asarray(agent.target_update[1])
     move = lambda target, new: jnp.where(rate >= 1.0, new, target + rate * (new - target))  # noqa: E731
     arrays, fixed = eqx.partition(state.target_params, eqx.is_inexact_array)
     moved = jax.tree.map(move, arrays, eqx.filter(state.params, eqx.is_inexact_array))
-    return agent.refresh(eqx.tree_at(lambda s: s.target_params, state, eqx.combine(moved, fixed)))
+    state = eqx.tree_at(lambda s: s.target_params, state, eqx.combine(moved, fixed))
+    return agent.refresh(state) if isinstance(agent, Refreshes) else state
 
 
-def follow_unit(agent: Agent, state: AgentState) -> AgentState:
+def follow_unit(agent: ReplayAgent, state: AgentState) -> AgentState:
     """Return the state in the unit that follows from the episodes so far; predicted returns stay the same.
 
     The last layer of the critics is multiplied (van Hasselt et al. 2016). If critics had to learn in the new unit, they
@@ -122,7 +125,7 @@ def follow_unit(agent: Agent, state: AgentState) -> AgentState:
     return eqx.tree_at(places, state, (*rescaled, new))
 
 
-def draw_levels(agent: Agent, *, key: Key) -> tuple[Float[Array, " N"], Float[Array, " M"]]:
+def draw_levels(agent: ReplayAgent, *, key: Key) -> tuple[Float[Array, " N"], Float[Array, " M"]]:
     """Draw the quantile levels of prediction and target; a table uses the midpoints of its cells."""
     online, target = agent.training.online_taus, agent.training.target_taus
     if agent.network.head == "table":
@@ -142,6 +145,19 @@ def epsilon_greedy(
     """Return the best available action, or with probability `epsilon` a random available one."""
     draws = jax.random.uniform(key, (1 + len(values),))
     return masked_argmax(jnp.where(draws[0] < epsilon, draws[1:], values), mask)
+
+
+def epsilon_of(agent: ReplayAgent, state: AgentState, mode: Mode) -> Float[Array, ""]:
+    """Return the probability of a random action: 0 if greedy, 1 in the warm-up, in between as `training` says."""
+    planned = agent.training.epsilon_at(state.gradient_steps)
+    return jnp.where(mode.warms_up, 1.0, jnp.where(mode.explores, planned, 0.0))
+
+
+def explore_greedily(
+    agent: ReplayAgent, state: AgentState, values: Float[Array, " A"], time_step: TimeStep, *, key: Key, mode: Mode
+) -> Int[Array, "*H"]:
+    """Return the best available action, or a random one with the probability that the mode asks for."""
+    return epsilon_greedy(values, time_step.action_mask, key=key, epsilon=epsilon_of(agent, state, mode))
 
 
 def step_of(sample: Any) -> Transition:
@@ -172,7 +188,7 @@ class Lookahead(eqx.Module):
     """The discount of what follows; 0 where the episode ended."""
 
 
-def look_ahead(agent: Agent, state: AgentState, segment: Segment, best: Int[Array, "n *H"]) -> Lookahead:
+def look_ahead(agent: ReplayAgent, state: AgentState, segment: Segment, best: Int[Array, "n *H"]) -> Lookahead:
     """Return how far a stored segment follows the best policy; `best` are the best actions after each of its steps.
 
     A target goes on as long as the stored action is the best one (Watkins), so it has no bias by other actions. Long
@@ -193,7 +209,7 @@ def look_ahead(agent: Agent, state: AgentState, segment: Segment, best: Int[Arra
 
 
 def within_returns(
-    agent: Agent, state: AgentState, segment: Segment, ahead: Lookahead, future: Float[Array, " N"]
+    agent: ReplayAgent, state: AgentState, segment: Segment, ahead: Lookahead, future: Float[Array, " N"]
 ) -> Float[Array, " N"]:
     """Return predicted returns to go, clipped so that the whole return stays near the returns that were seen.
 

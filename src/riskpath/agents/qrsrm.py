@@ -20,8 +20,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Shaped
 
-from riskpath.agents.agent import ActorOutput, AgentState, MemorylessAgent
-from riskpath.agents.learning import draw_levels, epsilon_greedy, gradient_step, masked_argmax, new_state, scales
+from riskpath.agents.abilities import Refreshes
+from riskpath.agents.agent import ActorOutput, AgentState, Mode
+from riskpath.agents.learning import draw_levels, explore_greedily, gradient_step, masked_argmax, new_state, scales
+from riskpath.agents.replay_agent import MemorylessAgent
 from riskpath.errors import RiskpathError
 from riskpath.nn.critics import AugmentedCritic
 from riskpath.nn.losses import midpoints, quantile_huber, sample_quantiles
@@ -44,7 +46,7 @@ class UtilityMemory(eqx.Module):
     """b_k, in the units of the critic; ∞ where u is linear. An episode keeps the utility it started with."""
 
 
-class QRSRM(MemorylessAgent):
+class QRSRM(MemorylessAgent, Refreshes):
     """Static spectral (risk-averse) measures and discrete actions, by a utility of the whole return."""
 
     risk: RiskMeasure = eqx.field(default=CVaR(0.25), converter=as_risk)
@@ -68,13 +70,13 @@ class QRSRM(MemorylessAgent):
         return new_state(AugmentedCritic(self.network, spec, key=key), memory)
 
     def act(
-        self, state: AgentState, memory: UtilityMemory, time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
+        self, state: AgentState, memory: UtilityMemory, time_step: TimeStep, *, key: Key, mode: Mode
     ) -> ActorOutput:
         """Return argmax_a E[u(s + c Z)], or a random action."""
         (scale, _), s, c = scales(self.training, state), *self._stock(memory, time_step)
         features = state.params.features(time_step.observation, scale * s, c)
         values = self._values(state.params, features, scale * s, c, scale * memory.knots)
-        action = epsilon_greedy(values, time_step.action_mask, key=key, epsilon=epsilon)
+        action = explore_greedily(self, state, values, time_step, key=key, mode=mode)
         return ActorOutput(action, UtilityMemory(s, memory.knots))
 
     def learn(self, state: AgentState, batch: Transition, *, key: Key) -> tuple[AgentState, dict[str, Array]]:

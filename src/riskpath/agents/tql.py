@@ -21,8 +21,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
-from riskpath.agents.agent import ActorOutput, AgentState, HistoryAgent, HistoryMemory
-from riskpath.agents.learning import draw_levels, epsilon_greedy, gradient_step, masked_argmax, new_state, scales
+from riskpath.agents.agent import ActorOutput, AgentState, Mode
+from riskpath.agents.learning import draw_levels, explore_greedily, gradient_step, masked_argmax, new_state, scales
+from riskpath.agents.replay_agent import HistoryAgent, HistoryMemory
 from riskpath.errors import RiskpathError
 from riskpath.nn.critics import HistoryCritic, MarkovCritic
 from riskpath.nn.losses import midpoints, quantile_huber, sample_quantiles
@@ -68,12 +69,12 @@ class TQL(HistoryAgent):
         return new_state(Critics(history, markov), memory=self.empty_history(spec))
 
     def act(
-        self, state: AgentState, memory: HistoryMemory, time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
+        self, state: AgentState, memory: HistoryMemory, time_step: TimeStep, *, key: Key, mode: Mode
     ) -> ActorOutput:
         """Return argmax_a β[Z(h, a)], or a random action."""
         memory = memory.extend(time_step)
         values = self._risk(state.params, self._encode(state, memory), time_step.observation, time_step.time)
-        return ActorOutput(epsilon_greedy(values, time_step.action_mask, key=key, epsilon=epsilon), memory)
+        return ActorOutput(explore_greedily(self, state, values, time_step, key=key, mode=mode), memory)
 
     def learn(self, state: AgentState, batch: Window, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
         """Take one gradient step on all critics."""

@@ -25,10 +25,11 @@ from riskpath.agents.actor_critic import (
     saturation_penalty,
     smooth_action,
 )
-from riskpath.agents.agent import ActorOutput, AgentState, HistoryAgent, HistoryMemory
+from riskpath.agents.agent import ActorOutput, AgentState, Mode
 from riskpath.agents.config import ActorCriticTraining
 from riskpath.agents.exploration import Noise, explore, no_noise
 from riskpath.agents.learning import scales
+from riskpath.agents.replay_agent import HistoryAgent, HistoryMemory
 from riskpath.agents.tql import Form
 from riskpath.errors import RiskpathError
 from riskpath.nn.critics import ActionCritic, Actor, Twins, make_twins
@@ -106,13 +107,11 @@ class TQLContinuous(HistoryAgent):
         memory = Memory(self.empty_history(spec), no_noise(spec.action_size))
         return new_actor_critic(Networks(critics, actor), memory)
 
-    def act(
-        self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, epsilon: Float[Array, ""]
-    ) -> ActorOutput:
+    def act(self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:
         """Return π(h) with exploration."""
         history = memory.history.extend(time_step)
         own = state.params.actor(self._encode(state.params.critic.history, history, time_step))
-        action, noise = explore(self.training, own, memory.noise, time_step, key=key, epsilon=epsilon)
+        action, noise = explore(self.training, own, memory.noise, time_step, key=key, mode=mode)
         return ActorOutput(action, Memory(history, noise))
 
     def learn(self, state: AgentState, batch: Window, *, key: Key) -> tuple[AgentState, dict[str, Array]]:

@@ -30,8 +30,8 @@ class TrainOptions:
     """The problem: one that `riskpath envs` lists, any Gymnasium id such as CartPole-v1, or MODULE:NAME for an
     environment that the import of a module registers."""
     agent: str = type(DEFAULT_AGENT).__name__
-    """The algorithm: adaptive, tql, iqn, cvar-drl or qrsrm; for continuous actions adaptive-continuous,
-    tql-continuous or iqtd3; `riskpath agents` describes them."""
+    """The algorithm: adaptive, tql, iqn, qrdqn, c51, cvar-drl or qrsrm; for continuous actions adaptive-continuous,
+    tql-continuous, iqtd3 or dsac; for both ppo; `riskpath agents` describes them."""
     fields: Annotated[Agent, tyro.conf.arg(name="agent")] = DEFAULT_AGENT
     """Hyperparameters of the agent. Choose the agent first: `riskpath train --agent iqn --help`."""
     steps: int = 30_000

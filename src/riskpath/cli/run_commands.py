@@ -13,6 +13,7 @@ import numpy as np
 import tyro
 from rich.console import Console
 
+from riskpath.agents.abilities import can_serve
 from riskpath.cli.config_file import assignments, write_options
 from riskpath.cli.environments import ENVIRONMENTS, make_environment
 from riskpath.cli.options import TrainOptions
@@ -102,7 +103,7 @@ def evaluate(
     saved = SavedRun(run)
     environment = saved.named_environment(env, set)
     found = saved.load() if environment is None else saved.load_with(environment)
-    if measure is not None and found.agents[0].can_serve(measure):
+    if measure is not None and can_serve(found.agents[0], measure):
         with working("comparing policies for this measure"):
             found = found.serve(measure)
     with contextlib.nullcontext() if found.sources else working("rolling out episodes"):  # a host shows a bar

@@ -122,6 +122,17 @@ class Translation:
         scaled = self.scale(action)
         return scaled if isinstance(self.action_space, spaces.Discrete) else scaled.astype(self.action_space.dtype)
 
+    def read_actions(self, actions: np.ndarray) -> np.ndarray:
+        """Return logged actions of the environment as the agent would choose them."""
+        space = self.action_space
+        if self.joint is not None:
+            return np.stack([self.joint.read(action) for action in actions])
+        if isinstance(space, spaces.Discrete):
+            return np.asarray(actions, np.int32) - np.int32(space.start)
+        assert isinstance(space, spaces.Box)
+        middle, half = (space.high + space.low) / 2, (space.high - space.low) / 2
+        return np.clip((actions - middle) / half, -1.0, 1.0).reshape(len(actions), -1).astype(np.float32)
+
     def scale(self, action: Any) -> Any:
         """Return the same numbers, but of the agent's own type: also inside of a compiled program.
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from riskpath.agents.abilities import Population, require_quantiles
 from riskpath.agents.agent import Agent, AgentState
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import FiniteEnvironment, action_numbers, state_numbers
@@ -147,13 +148,17 @@ class LearnedPolicy:
         """Return the policies that this one draws from at the start of an episode, with their probabilities."""
         if len(self._weights) == 1:
             return [(1.0, self)]
+        assert isinstance(self.agent, Population)
         alone = np.eye(self.agent.population()[0], dtype=np.float32)
-        state = lambda member: self.agent.with_members(self.state, jnp.asarray(alone[member]))  # noqa: E731
+        with_members = self.agent.with_members
+        state = lambda member: with_members(self.state, jnp.asarray(alone[member]))  # noqa: E731
         return [(w, LearnedPolicy(self.agent, state(m), self.environment)) for m, w in self._weights.items()]
 
     @functools.cached_property
     def _weights(self) -> dict[int, float]:
         """The members that are played and their probabilities."""
+        if not isinstance(self.agent, Population):
+            return {0: 1.0}
         weights = self.agent.weights(self.state)
         return {m: float(w) for m, w in enumerate(np.asarray(weights)) if w > 0}
 
@@ -179,6 +184,7 @@ class LearnedPolicy:
         self, state: Any, memory: Any = None, reward: float | None = None, mask: Any = None
     ) -> dict[Any, float]:
         """Return the agent's estimate of the value of each available action; arguments as in a call of the policy."""
+        require_quantiles(self.agent, "estimate of each action; run.estimates() is that of the start")
         memory, arrays, names = self._inputs(state, memory, reward, mask)
         values = np.asarray(_estimate(self.agent, self.state, memory, arrays))
         return {self._name(i, names): float(values[i]) for i in self._choices(arrays[-1])}
@@ -188,6 +194,7 @@ class LearnedPolicy:
     ) -> dict[Any, np.ndarray]:
         """Return the predicted quantiles of the return, at the levels (i + ½)/count, of each available action."""
         require_counts(count=count)
+        require_quantiles(self.agent, "quantiles")
         memory, arrays, names = self._inputs(state, memory, reward, mask)
         table = np.asarray(_quantiles(self.agent, self.state, memory, arrays, int(count)))
         return {self._name(i, names): table[:, i] for i in self._choices(arrays[-1])}
@@ -293,12 +300,12 @@ def _act_all(agent: Agent, state: AgentState, memories: Any, *arrays: Any) -> An
 
 
 @eqx.filter_jit
-def _estimate(agent: Agent, state: AgentState, memory: PolicyMemory, arrays: Arrays) -> Any:
+def _estimate(agent: Any, state: AgentState, memory: PolicyMemory, arrays: Arrays) -> Any:
     return agent.estimate(state, memory.agent, memory.time_step(*arrays))
 
 
 @eqx.filter_jit
-def _quantiles(agent: Agent, state: AgentState, memory: PolicyMemory, arrays: Arrays, count: int) -> Any:
+def _quantiles(agent: Any, state: AgentState, memory: PolicyMemory, arrays: Arrays, count: int) -> Any:
     return agent.quantiles(state, memory.agent, memory.time_step(*arrays), midpoints(count))
 
 

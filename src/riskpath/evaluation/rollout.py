@@ -150,7 +150,7 @@ def initial_values(
 
 @eqx.filter_jit
 def initial_quantiles(
-    agent: Agent,
+    agent: Any,
     state: AgentState,
     spec: EnvSpec,
     observation: Shaped[Array, "L *obs"],
@@ -159,7 +159,7 @@ def initial_quantiles(
 ) -> Float[Array, "L N"]:
     """Return the quantiles that every lane predicts for its best action after such a first observation."""
 
-    def one(agent: Agent, state: AgentState, observation: Any, mask: Any) -> Float[Array, " N"]:
+    def one(agent: Any, state: AgentState, observation: Any, mask: Any) -> Float[Array, " N"]:
         time_step = spec.first_time_step(observation, mask)
         quantiles = agent.quantiles(state, state.initial_memory, time_step, taus)
         if not mask.size:

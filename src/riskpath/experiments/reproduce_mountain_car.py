@@ -21,6 +21,7 @@ import numpy as np
 from riskpath.agents.agent import Agent
 from riskpath.agents.config import ActorCriticTraining
 from riskpath.agents.iqtd3 import IQTD3
+from riskpath.agents.replay_agent import ReplayAgent
 from riskpath.agents.tql_continuous import TQLContinuous
 from riskpath.envs.mountain_car import RiskyMountainCar
 from riskpath.errors import RiskpathError
@@ -190,6 +191,7 @@ def _groups(name: str, cells: list[Cell], steps: int, seeds: int, machines: int 
     if not cells:
         return []
     agent = agent_for(name, Mean(), steps)
+    assert isinstance(agent, ReplayAgent)
     windows = 11 if isinstance(agent, TQLContinuous) else 0
     rows = agent.training.buffer_size + windows * agent.training.samples_per_learn
     lane = rows * 16 * 4 + 64e6  # bytes, with ample room for the activations of one update

@@ -6,8 +6,12 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
+from riskpath.nn.atom_critic import AtomCritic
 from riskpath.nn.heads import DeepHead, FactoredHead, Head, TableHead
 from riskpath.nn.law_critic import ContextNetwork
+
+Last = Head | ContextNetwork | AtomCritic
+"""What ends with the layer that is multiplied."""
 
 
 def rescale_critics(networks: Any, factor: Float[Array, ""]) -> Any:
@@ -18,13 +22,15 @@ def rescale_critics(networks: Any, factor: Float[Array, ""]) -> Any:
 
 
 def _rescale_all(critics: Any, factor: Float[Array, ""]) -> Any:
-    ends_here = lambda x: isinstance(x, Head | ContextNetwork)  # noqa: E731
+    ends_here = lambda x: isinstance(x, Head | ContextNetwork | AtomCritic)  # noqa: E731
     return jax.tree.map(lambda x: _rescale(x, factor) if ends_here(x) else x, critics, is_leaf=ends_here)
 
 
-def _rescale(critic: Head | ContextNetwork, factor: Float[Array, ""]) -> Head | ContextNetwork:
+def _rescale(critic: Last, factor: Float[Array, ""]) -> Last:
     """Multiply the last layer; every critic is linear in it."""
     if isinstance(critic, TableHead):
         return eqx.tree_at(lambda h: h.cells, critic, factor * critic.cells)
-    assert isinstance(critic, FactoredHead | DeepHead | ContextNetwork)
+    if isinstance(critic, AtomCritic) and not critic.in_units:
+        return critic
+    assert isinstance(critic, FactoredHead | DeepHead | ContextNetwork | AtomCritic)
     return eqx.tree_at(lambda h: h.out, critic, jax.tree.map(lambda x: factor * x, critic.out))

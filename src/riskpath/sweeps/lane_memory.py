@@ -13,6 +13,7 @@ import equinox as eqx
 import jax
 
 from riskpath.agents.agent import Agent
+from riskpath.agents.config import ReplayTraining
 from riskpath.training import inputs
 from riskpath.training.lanes import start
 
@@ -44,7 +45,8 @@ def memory() -> float:
 def lanes_that_fit(agent: Agent, env: Any, num_envs: int, wanted: int) -> int:
     """Return how many lanes a device trains at a time: as many as wanted, or fewer."""
     room = SHARE * memory()
-    least = COPIES * 4 * 10 * agent.training.buffer_size + ROOM  # a transition has about ten numbers
-    if wanted * 10 * least < room:  # certainly enough: tracing shapes takes a second
-        return wanted
+    if isinstance(agent.training, ReplayTraining):
+        least = COPIES * 4 * 10 * agent.training.buffer_size + ROOM  # a transition has about ten numbers
+        if wanted * 10 * least < room:  # certainly enough: tracing shapes takes a second
+            return wanted
     return max(1, min(wanted, int(room / lane_bytes(agent, env, num_envs))))

@@ -2,7 +2,20 @@
 
 from riskpath.training.callbacks import JSONLines, TensorBoard
 from riskpath.training.checkpoint import Checkpointer
+from riskpath.training.dataset import Dataset, Episode
+from riskpath.training.recording import record
 from riskpath.training.run import Run, TrainingStopped, load
 from riskpath.training.train import train
 
-__all__ = ["Checkpointer", "JSONLines", "Run", "TensorBoard", "TrainingStopped", "load", "train"]
+__all__ = [
+    "Checkpointer",
+    "Dataset",
+    "Episode",
+    "JSONLines",
+    "Run",
+    "TensorBoard",
+    "TrainingStopped",
+    "load",
+    "record",
+    "train",
+]

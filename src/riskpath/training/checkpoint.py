@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from riskpath.agents.agent import Agent
+from riskpath.agents.experience import Logged
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import as_arrays
 from riskpath.errors import RiskpathError
@@ -30,6 +31,7 @@ from riskpath.training.atomic_dir import CURVE, HEADER, STATE, digest, find_fold
 from riskpath.training.codec import UnknownClass, decode, encode
 from riskpath.training.inputs import as_environment, gymnasium_sources, padded
 from riskpath.training.lanes import Lanes, is_swept, stack, start
+from riskpath.training.logged import logged_experience
 from riskpath.validation import given, require_counts, require_positive
 from riskpath.version import __version__
 
@@ -86,7 +88,7 @@ def read_checkpoint(path: str | Path, agent: Agent | Sequence[Agent] | None, env
             "agents": agents,
             "environments": environments,
             "seeds": sizes[0],
-            "lanes": _read_lanes(folder / STATE, agents, environments, *sizes),
+            "lanes": _read_lanes(folder / STATE, agents, environments, *sizes, header.get("data")),
             "curve": decode(curve),
             "plan": decode(header["plan"]),
             "sources": sources,
@@ -154,6 +156,7 @@ def _describe(run: Any) -> dict[str, Any]:
         "seeds": run.seeds,
         "first_seed": run.first_seed,
         "num_envs": run.lanes.num_envs,
+        "data": len(run.lanes.store.rows) if isinstance(run.lanes.experience, Logged) else None,
         "random": str(jax.random.key_impl(run.lanes.keys)),
         "plan": encode(run.plan),
         "agents": [encode(agent) for agent in run.agents],
@@ -189,9 +192,14 @@ def _read_header(folder: Path, path: str | Path) -> tuple[dict[str, Any], Any]:
     return header, curve
 
 
-def _read_lanes(file: Path, agents: list[Agent], environments: list[Environment], seeds: int, num_envs: int) -> Lanes:
+def _read_lanes(
+    file: Path, agents: list[Agent], environments: list[Environment], seeds: int, num_envs: int, data: int | None
+) -> Lanes:
     """Return the state of training, if its shapes are those of these agents in these environments."""
-    like = eqx.filter_eval_shape(start, agents, environments, seeds, num_envs, 0)
+    experience = None if data is None else logged_experience(agents[0], environments[0].spec, data)
+    like = eqx.filter_eval_shape(
+        lambda *given: start(*given, experience=experience), agents, environments, seeds, num_envs, 0
+    )
     with file.open("rb") as source:
         plain = eqx.tree_deserialise_leaves(source, eqx.filter_eval_shape(_plain_arrays, like), _read_array)
         if source.read(1):

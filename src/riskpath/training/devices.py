@@ -59,5 +59,5 @@ def on_devices(program: Program, mesh: Mesh, lanes: Any, spec: Any, times: Any) 
 def _specs(arrays: Any) -> Any:
     """Return along which axis each array of lanes is split; counters and checks are the same everywhere."""
     split = jax.tree.map(lambda _: P(AXIS), arrays)
-    common = lambda s: (s.replay_buffer.rows, s.replay_buffer.num_added, s.steps, s.valid)  # noqa: E731
+    common = lambda s: (s.store.rows, s.store.num_added, s.steps, s.valid)  # noqa: E731
     return eqx.tree_at(common, split, (P(None, AXIS), P(), P(), P()))

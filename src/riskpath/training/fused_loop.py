@@ -15,12 +15,13 @@ import jax.numpy as jnp
 import jaxtyping
 from jaxtyping import Array, Bool, Float, Shaped
 
-from riskpath.agents.agent import Agent, AgentState
+from riskpath.agents.abilities import TargetNetworks
+from riskpath.agents.agent import Agent, AgentState, Mode
+from riskpath.agents.experience import Experience
 from riskpath.agents.learning import update_target
 from riskpath.envs.environment import Environment
 from riskpath.training.devices import lane_mesh, on_devices, spread
 from riskpath.training.lanes import Lanes
-from riskpath.training.replay_buffer import add, gather, sample_indices
 from riskpath.types import EnvSpec, Key, Keys, TimeStep, Transition, power, tree_where
 
 
@@ -56,11 +57,10 @@ def choose(lanes: Lanes, warm_up: bool | Bool[Array, ""]) -> tuple[Lanes, Choice
     def one(agent: Agent, state: AgentState, key: Key, time_step: TimeStep, memory: Any):
         num_envs = time_step.reward.shape[0]
         keys = jax.random.split(key, 1 + 3 * num_envs)
-        epsilon = jnp.where(warm_up, 1.0, agent.training.epsilon_at(state.gradient_steps))
 
         def single(keys: Keys, time_step: TimeStep, memory: Any) -> Choice:
             act_key, env_key, reset_key = keys
-            output = agent.act(state, memory, time_step, key=act_key, epsilon=epsilon)
+            output = agent.act(state, memory, time_step, key=act_key, mode=Mode(True, warm_up))
             return Choice(output.action, output.memory, output.extras, env_key, reset_key)
 
         return keys[0], jax.vmap(single)(keys[1:].reshape(num_envs, 3), time_step, memory)
@@ -136,7 +136,8 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: Outcome) -> Lan
         time_step,
         memory,
         so_far,
-        add(lanes.replay_buffer, flat),
+        lanes.experience,
+        lanes.experience.add(lanes.store, flat),
         lanes.keys,
         lanes.steps + lanes.num_envs,
         lanes.valid & _valid(flat, time_step, spec),
@@ -166,13 +167,9 @@ def collect(lanes: Lanes, spec: EnvSpec, warm_up: bool) -> Lanes:
 
 
 def update(lanes: Lanes, spec: EnvSpec) -> tuple[Lanes, dict[str, Array]]:
-    """Call `learn` once for every lane, on samples of its own part of the replay buffer."""
+    """Call `learn` once for every lane, on a batch of its experience."""
     keys, sample_keys, learn_keys = jnp.moveaxis(jax.vmap(lambda k: jax.random.split(k, 3))(lanes.keys), 1, 0)
-    ages, columns = sample_indices(
-        lanes.replay_buffer, lanes.count, lanes.agent.training.samples_per_learn, sample_keys
-    )
-    length = lanes.agent.window(spec)
-    samples = gather(lanes.replay_buffer, ages, columns, length, 1 if length else lanes.agent.n_steps)
+    samples = lanes.experience.batch(lanes.store, lanes.count, lanes.time_step, lanes.memory, keys=sample_keys)
     learn = eqx.filter_vmap(lambda agent, state, batch, key: agent.learn(state, batch, key=key))
     state, metrics = learn(lanes.agent, lanes.agent_state, samples, learn_keys)
     return eqx.tree_at(lambda s: (s.agent_state, s.keys), lanes, (state, keys)), metrics
@@ -180,7 +177,7 @@ def update(lanes: Lanes, spec: EnvSpec) -> tuple[Lanes, dict[str, Array]]:
 
 def learn(lanes: Lanes, spec: EnvSpec) -> tuple[Lanes, dict[str, Array]]:
     """Call `learn` as often as one iteration needs."""
-    times = moves_and_updates(lanes.agent, lanes.num_envs)[1]
+    times = lanes.experience.updates(lanes.num_envs)
     if times == 1:
         return update(lanes, spec)
     lanes, metrics = _scan(lambda s: update(s, spec), lanes, times)
@@ -188,23 +185,23 @@ def learn(lanes: Lanes, spec: EnvSpec) -> tuple[Lanes, dict[str, Array]]:
 
 
 def update_targets(lanes: Lanes) -> AgentState:
-    """Return the agents' states after an update of their target networks."""
+    """Return the agents' states after an update of their target networks, if they have any."""
+    if not isinstance(lanes.agent, TargetNetworks):
+        return lanes.agent_state
     return eqx.filter_vmap(update_target)(lanes.agent, lanes.agent_state)
 
 
-def moves_and_updates(agent: Agent, num_envs: int) -> tuple[int, int]:
-    """Return what one iteration of training is: steps of all environments, and calls of `learn` that follow."""
-    return max(1, agent.training.train_freq // num_envs), max(1, num_envs // agent.training.train_freq)
+def iterations_per_round(agent: Agent, experience: Experience, num_envs: int) -> int:
+    """Return the iterations between two updates of the target networks; 1 for an agent without any."""
+    if not isinstance(agent, TargetNetworks):
+        return 1
+    return max(1, agent.target_update[0] // experience.updates(num_envs))
 
 
-def iterations_per_round(agent: Agent, num_envs: int) -> int:
-    """Return the iterations between two updates of the target networks."""
-    return max(1, agent.training.target_update_interval // moves_and_updates(agent, num_envs)[1])
-
-
-def steps_per_round(agent: Agent, num_envs: int) -> int:
-    """Return the environment steps of each lane between two updates of its target networks."""
-    return iterations_per_round(agent, num_envs) * moves_and_updates(agent, num_envs)[0] * num_envs
+def steps_per_round(agent: Agent, experience: Experience, num_envs: int) -> int:
+    """Return the steps of each lane in one round: environment steps, or updates if there are only data."""
+    iterations, moves = iterations_per_round(agent, experience, num_envs), experience.moves(num_envs)
+    return iterations * (moves * num_envs or experience.updates(num_envs))
 
 
 def _scan(function: Callable[[Any], Any], carry: Any, times: int) -> Any:
@@ -251,9 +248,13 @@ def chunk(lanes: Lanes, spec: EnvSpec, rounds: Any) -> tuple[Lanes, dict[str, Ar
 
     The number is not known to the compiler, so one program serves chunks of every length.
     """
-    moves, length = moves_and_updates(lanes.agent, lanes.num_envs)[0], iterations_per_round(lanes.agent, lanes.num_envs)
+    moves = lanes.experience.moves(lanes.num_envs)
+    length = iterations_per_round(lanes.agent, lanes.experience, lanes.num_envs)
 
     def iteration(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
+        if moves == 0:
+            updates = lanes.experience.updates(lanes.num_envs)
+            return learn(eqx.tree_at(lambda s: s.steps, lanes, lanes.steps + updates), spec)
         if moves == 1:
             return learn(collect(lanes, spec, warm_up=False), spec)
         return learn(_scan(lambda s: (collect(s, spec, warm_up=False), None), lanes, moves)[0], spec)
@@ -283,11 +284,11 @@ def advance(
     if mesh is not None:
         lanes = spread(lanes, mesh)
         explore, train = (functools.partial(on_devices, program, mesh) for program in (_explore, _train))
-    warm = min(steps, max(0, lanes.agent.training.learning_starts - int(lanes.steps)))
+    warm = min(steps, max(0, lanes.experience.warm_up - int(lanes.steps)))
     if warm:
         lanes, _ = explore(lanes, spec, jnp.asarray(-(-warm // lanes.num_envs), jnp.int32))
         yield lanes, {}
-    each = steps_per_round(lanes.agent, lanes.num_envs)
+    each = steps_per_round(lanes.agent, lanes.experience, lanes.num_envs)
     while (left := goal - int(lanes.steps)) > 0:
         lanes, metrics = train(lanes, spec, jnp.asarray(min(rounds, max(1, -(-left // each))), jnp.int32))
         yield lanes, metrics

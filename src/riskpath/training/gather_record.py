@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from riskpath.agents.abilities import Quantiles
 from riskpath.envs.finite import FiniteEnvironment
 from riskpath.evaluation.bootstrap import Bootstrap
 from riskpath.evaluation.evaluation import Evaluation, setting_labels
@@ -65,7 +66,7 @@ def gather(
     name, agent = _environment_name(run), type(run.agents[0]).__name__
     finder, notes = OptimumFinder(lookup), list(run.notices)
     samples = _samples(run)
-    estimates, believed = run.estimates(), _believed(run)
+    estimates, believed = run.estimates(), _believed(run) if isinstance(run.agents[0], Quantiles) else None
     labels = setting_labels([one.risk for one in run.agents])
     settings = []
     for number, one in enumerate(run.agents):
@@ -89,7 +90,7 @@ def gather(
                 seed_laws=[law_record(law) for law in laws] if len(laws) > 1 else [],
                 curve=_curve(run.curve, number, (len(run.agents), run.seeds)),
                 training=training_record([{"step": run.steps, **recent_figures(run)}], number, run.seeds),
-                quantiles=_quantiles(believed[number], discounted),
+                quantiles=None if believed is None else _quantiles(believed[number], discounted),
                 optimum=optimum,
                 grid=grid_of(run, number) if exact else None,
                 hyperparameters=flat_settings(one),

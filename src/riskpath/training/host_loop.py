@@ -53,7 +53,7 @@ def start(
 
 
 def restart(lanes: Lanes, vector: VectorEnvironment, spec: EnvSpec) -> Lanes:
-    """Return the same agents with the same replay buffer, at the start of new episodes."""
+    """Return the same agents with the same experience, at the start of new episodes."""
     keys = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, lanes.steps), lanes.num_envs))(lanes.keys)
     observation, mask = (_by_lane(x, lanes.count) for x in vector.reset(keys.reshape(-1)))
     vector.steps = int(lanes.steps)
@@ -150,10 +150,11 @@ def advance(
 
     Ctrl-C takes effect between two iterations: within one the old state is donated and the new one not complete.
     """
-    agent, num_envs, taken = lanes.agent, lanes.num_envs, int(lanes.steps)
-    goal, each = taken + steps, loop.steps_per_round(agent, num_envs)
-    moves, length = loop.moves_and_updates(agent, num_envs)[0], loop.iterations_per_round(agent, num_envs)
-    warm = min(steps, max(0, agent.training.learning_starts - taken))
+    experience, num_envs, taken = lanes.experience, lanes.num_envs, int(lanes.steps)
+    parts = (lanes.agent, experience, num_envs)
+    goal, each = taken + steps, loop.steps_per_round(*parts)
+    moves, length = experience.moves(num_envs), loop.iterations_per_round(*parts)
+    warm = min(steps, max(0, experience.warm_up - taken))
     after, choice = _choose(lanes, jnp.asarray(warm > 0))
     state = State(lanes, after.keys, choice, spec)
     layout = Layout.of(state)

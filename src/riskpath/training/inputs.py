@@ -144,10 +144,7 @@ def program_key(agent: Agent, env: Any) -> str:
 def require_fit(agent: Agent, spec: EnvSpec, num_envs: int) -> None:
     """Refuse an agent that cannot be trained in an environment."""
     agent.require_actions(spec)
-    every = agent.training.train_freq
-    if num_envs % every and every % num_envs:
-        raise RiskpathError(f"train_freq and num_envs must divide one another, got {every} and {num_envs}")
-    agent.window(spec)
+    agent.experience(spec).require_fit(num_envs)
 
 
 def require_alike(trained: EnvSpec, other: EnvSpec) -> None:

@@ -1,7 +1,7 @@
 """The state of training: lanes (seeds, and settings of float hyperparameters) side by side.
 
-Everything has a leading axis L; the environments of a lane add an axis E. The replay buffer has all environments of all
-lanes as its columns.
+Everything has a leading axis L; the environments of a lane add an axis E. What an experience
+stores has the environments of all lanes as its columns.
 """
 
 import functools
@@ -15,14 +15,15 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
-from riskpath.agents.agent import Agent, AgentState
+from riskpath.agents.agent import GREEDY, Agent, AgentState
 from riskpath.agents.episodes import no_episodes
+from riskpath.agents.experience import Experience
+from riskpath.agents.replay_buffer import ReplayBuffer
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import as_arrays
 from riskpath.evaluation.rollout import begin
 from riskpath.training.devices import lane_mesh, placed_rows
 from riskpath.training.recent_episodes import RecentEpisodes, no_recent_episodes
-from riskpath.training.replay_buffer import ReplayBuffer, make_replay_buffer
 from riskpath.types import EnvSpec, Key, Keys, TimeStep, Transition, shapes_of
 
 CHECKS = ("a reward", "an observation", "an action mask")
@@ -32,7 +33,7 @@ _EXAMPLES: dict[Hashable, Transition] = {}
 
 
 class Lanes(eqx.Module):
-    """The whole state of training; leaves of all but the replay buffer have leading axes L or L, E."""
+    """The whole state of training; leaves of all but the store have leading axes L or L, E."""
 
     agent: Agent
     """Float hyperparameters have a leading axis L."""
@@ -46,7 +47,10 @@ class Lanes(eqx.Module):
     """The agent's memory of each episode."""
     return_so_far: Float[Array, "L E"]
     """R_{0:t−1}, before the next step."""
-    replay_buffer: ReplayBuffer
+    experience: Experience
+    """How steps become batches; it has no arrays."""
+    store: ReplayBuffer
+    """What the experience has stored."""
     keys: Keys
     steps: Int[Array, ""]
     """Environment steps taken by each lane."""
@@ -95,14 +99,16 @@ def start(
     seed: int,
     first_seed: int = 0,
     devices: int | None = None,
+    experience: Experience | None = None,
 ) -> Lanes:
-    """Return lanes with fresh networks, fresh episodes and an empty replay buffer."""
+    """Return lanes with fresh networks, fresh episodes and no experience; by default it is of the agent's own kind."""
     agent, count = stack(agents, seeds, is_swept), len(agents) * seeds
     env = stack([as_arrays(env) for env in environments], seeds, eqx.is_array)
     spec = environments[0].spec
     keys = lane_keys(len(agents), seeds, seed, first_seed)
     state, (env_state, time_step, memory), keys = _begin_lanes(agent, env, keys, spec, num_envs)
     example = _example_transition(agent, state, time_step, spec)
+    experience = agents[0].experience(spec) if experience is None else experience
     rows = None if isinstance(keys, Tracer) else placed_rows(lane_mesh(count, devices))  # at once, because it is large
     return Lanes(
         agent,
@@ -112,7 +118,8 @@ def start(
         time_step,
         memory,
         jax.device_put(np.zeros((count, num_envs), np.float32)),
-        make_replay_buffer(example, max(agents[0].training.buffer_size // num_envs, 2), count * num_envs, rows),
+        experience,
+        experience.init(example, count, num_envs, rows),
         keys,
         jax.device_put(np.zeros((), np.int32)),
         jax.device_put(np.ones((len(CHECKS),), bool)),
@@ -179,7 +186,7 @@ def _example_transition(agent: Agent, state: AgentState, time_step: TimeStep, sp
     """Return the shapes of a transition as it is stored; `act` decides about action and extras."""
 
     def one(agent: Agent, state: AgentState, first: TimeStep) -> Transition:
-        output = agent.act(state, state.initial_memory, first, key=jax.random.key(0), epsilon=jnp.zeros(()))
+        output = agent.act(state, state.initial_memory, first, key=jax.random.key(0), mode=GREEDY)
         shown, no = (first.observation, output.action, first.reward, first.observation), jnp.zeros((), bool)
         return Transition(*shown, first.action_mask, no, no, first.time, first.reward, output.extras)
 

@@ -28,12 +28,15 @@ from riskpath.risk.law import Law
 from riskpath.risk.measures import CVaR, RiskMeasure
 from riskpath.training import inputs
 from riskpath.training.checkpoint import read_checkpoint, write_checkpoint
+from riskpath.training.dataset import Dataset
 from riskpath.training.gather_record import gather
 from riskpath.training.host_evaluation import episodes_for, gymnasium_rollout
 from riskpath.training.lanes import Lanes, lane_keys, stack
+from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.notices import notice_of_estimates
 from riskpath.training.plan import Plan
 from riskpath.training.progress import counting
+from riskpath.training.recording import stored_episodes
 from riskpath.training.selection import select_members, serve
 from riskpath.types import EnvSpec
 from riskpath.validation import given, require_counts, require_whole
@@ -82,6 +85,8 @@ class Run:
         env = self.environments[0]
         if self.sources:
             return self.sources[0].name or "a Gymnasium environment"
+        if isinstance(env, LoggedEnvironment):
+            return "logged data"
         return env.problem.name if isinstance(env, FiniteEnvironment) and env.problem else type(env).__name__
 
     @property
@@ -122,10 +127,7 @@ class Run:
         """
         if risk is not None:
             return self.serve(risk).policy(seed)
-        require_whole(seed=seed, setting=setting)
-        if not (0 <= seed < self.seeds and 0 <= setting < len(self.agents)):
-            raise RiskpathError(f"no seed {seed} of {self.seeds}, setting {setting} of {len(self.agents)} (from 0)")
-        lane = setting * self.seeds + seed
+        lane = self._lane(seed, setting)
         cpu = jax.devices("cpu")[0]  # one small network at a time is faster there than on a GPU
         if self._copied is None or self._copied[0] is not self.lanes:  # copy all lanes at once
             self._copied = self.lanes, jax.device_get((self.lanes.agent, self.lanes.agent_state))
@@ -133,6 +135,13 @@ class Run:
             lambda x: jax.device_put(x[lane], cpu) if isinstance(x, np.ndarray) else x, self._copied[1]
         )
         return LearnedPolicy(agent, state, self.environments[setting])
+
+    def _lane(self, seed: int, setting: int) -> int:
+        """Return the number of a lane."""
+        require_whole(seed=seed, setting=setting)
+        if not (0 <= seed < self.seeds and 0 <= setting < len(self.agents)):
+            raise RiskpathError(f"no seed {seed} of {self.seeds}, setting {setting} of {len(self.agents)} (from 0)")
+        return setting * self.seeds + seed
 
     def law(self, seed: int = 0, setting: int = 0, discount: float = 1.0, max_situations: int | None = None) -> Law:
         """Return the exact law of the return of one lane's policy; the problem must be finite.
@@ -178,6 +187,8 @@ class Run:
         if env is not None:
             environments, sources = inputs.as_environments(env, len(self.agents))
         inputs.require_alike(self.spec, environments[0].spec)
+        if isinstance(environments[0], LoggedEnvironment):
+            raise RiskpathError("this run was trained on data, without an environment: give evaluate(env=…)")
         elsewhere = Run(self.agents, environments, self.seeds, self.lanes, sources=sources, first_seed=self.first_seed)
         episodes = episodes_for(elsewhere, episodes)
         with counting("evaluating", "episodes") if progress else nullcontext() as show:
@@ -267,6 +278,16 @@ class Run:
         for label, values in zip(setting_labels([agent.risk for agent in self.agents]), curves, strict=True):
             ax = plot_curve(steps, values, ax, label=label, kind=kind, **style)
         return ax
+
+    def dataset(self, seed: int = 0, setting: int = 0) -> Dataset:
+        """Return the finished training episodes that the replay buffer of one lane still holds.
+
+        Args:
+            seed: Which seed.
+            setting: Which setting.
+        """
+        lane = self._lane(seed, setting)
+        return stored_episodes(self.lanes, self.environments[setting], lane)
 
     def report(self, path: str | Path, *, title: str | None = None) -> Path:
         """Write one HTML page with all figures and tables of this run and return its path; only a page is replaced."""

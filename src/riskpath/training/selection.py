@@ -1,6 +1,6 @@
 """After training: choose among the members of each lane's population, and serve other measures than the trained one.
 
-An agent whose state holds several policies (`Agent.population`) plays each of them on held-out episodes. The best third
+An agent whose state holds several policies (`Population`) plays each of them on held-out episodes. The best third
 stays and plays as many episodes as all of them before, and so on until two are left: most episodes are spent on members
 that are hard to tell apart. All members meet the same randomness, so members that play alike where it counts have equal
 values, and one of them stays. The member that the critic prefers always stays, and is played unless the other one is
@@ -17,11 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from riskpath.agents.abilities import Population, Refreshes, can_serve
 from riskpath.agents.agent import Agent
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.mixing import advantage, best_mixture
 from riskpath.risk.measures import RiskMeasure
 from riskpath.training.lanes import Lanes, is_swept, stack
+from riskpath.training.logged import LoggedEnvironment
 
 Progress = Callable[[int, int], None]
 """Called with what is done and with all."""
@@ -60,9 +62,9 @@ def select_members(run: Any, progress: Progress | None = None) -> Lanes:
         progress: Called with the number of blocks of episodes that were played and of all.
     """
     agent, lanes = run.agents[0], run.lanes
-    members, wanted = agent.population()
-    if members == 1:
+    if not isinstance(agent, Population):
         return lanes
+    members, wanted = agent.population()
     episodes = episodes_of(run, members, wanted)
     preferred = np.asarray(eqx.filter_vmap(lambda agent, state: agent.preferred(state))(lanes.agent, lanes.agent_state))
     if not episodes:
@@ -122,6 +124,8 @@ def _once(values: Float[np.ndarray, " M"], stays: int) -> Float[np.ndarray, " M"
 
 def episodes_of(run: Any, members: int, wanted: int | None) -> int:
     """Return how many episodes a block has: as many as wanted, by default as many as the share of training allows."""
+    if isinstance(run.environments[0], LoggedEnvironment):
+        return 0  # there is nothing to play: the critic is trusted
     if wanted is not None:
         return wanted
     length = run.spec.max_episode_steps or 1_000
@@ -144,7 +148,7 @@ def _with_weights(lanes: Lanes, weights: Float[np.ndarray, "L M"]) -> Lanes:
 
 
 @eqx.filter_jit
-def _set_weights(agent: Agent, state: Any, weights: Array) -> Any:
+def _set_weights(agent: Any, state: Any, weights: Array) -> Any:
     return eqx.filter_vmap(lambda agent, state, weights: agent.with_members(state, weights))(agent, state, weights)
 
 
@@ -155,7 +159,7 @@ def serve(run: Any, risks: Sequence[RiskMeasure]) -> tuple[list[Agent], Lanes]:
     """
     trained = run.agents[0]
     for risk in risks:
-        if not trained.can_serve(risk):
+        if not can_serve(trained, risk):
             raise RiskpathError(
                 f"this run was trained for {trained.risk} and cannot serve {risk}: "
                 "rp.Adaptive trained for a CVaR serves all its levels; run.evaluate().risk(…) measures this policy"
@@ -181,5 +185,7 @@ def _is_risk(x: Any) -> bool:
 
 
 @eqx.filter_jit
-def _refresh(agent: Agent, state: Any) -> Any:
+def _refresh(agent: Any, state: Any) -> Any:
+    if not isinstance(agent, Refreshes):
+        return state
     return eqx.filter_vmap(lambda agent, state: agent.refresh(state))(agent, state)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from riskpath.agents.abilities import can_serve
 from riskpath.envs.finite import FiniteEnvironment
 from riskpath.errors import RiskpathError
 from riskpath.mdp.frontier import finite_frontier
@@ -26,7 +27,7 @@ def frontier_of(run: Any) -> tuple[FrontierRecord | None, str]:
     others; `run.frontier` always compares, which takes longer.
     """
     agent = run.agents[0]
-    if len(run.agents) > 1 or not agent.can_serve(CVaR(0.5)) or not agent.can_serve(CVaR(0.05)):
+    if len(run.agents) > 1 or not all(can_serve(agent, CVaR(level)) for level in (0.5, 0.05)):
         return None, ""
     steps = run.spec.max_episode_steps
     if run.sources or steps is None or steps * EPISODES * len(LEVELS) * run.seeds > MOST_STEPS:

@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 
 from riskpath.agents.agent import Agent
+from riskpath.agents.experience import Logged
 from riskpath.errors import RiskpathError, in_one_line
 from riskpath.training import fused_loop, host_loop, inputs
 from riskpath.training.checkpoint import Checkpointer
+from riskpath.training.dataset import Dataset
 from riskpath.training.exact_laws import quick_values
 from riskpath.training.lanes import CHECKS, Lanes, start
+from riskpath.training.logged import (
+    LoggedEnvironment,
+    logged_environment,
+    logged_experience,
+    start_logged,
+    without_steps,
+)
 from riskpath.training.notices import LOGGER, notice_of_estimates, notice_random_transitions
 from riskpath.training.plan import Plan
 from riskpath.training.progress import Pace, TrainingBar, counting, working
@@ -29,6 +38,7 @@ def train(
     agent: Agent | Sequence[Agent] | Run,
     env: Any = None,
     *,
+    data: Dataset | None = None,
     steps: int | None = None,
     seeds: int = 1,
     num_envs: int = 1,
@@ -52,6 +62,9 @@ def train(
         agent: An agent, several settings of one, or a run to continue.
         env: A name, a `FiniteMDP`, an environment; a Gymnasium id, environment, function that makes one, or vector
             environment (SAME_STEP autoreset); or a list with one for each agent.
+        data: Logged episodes to learn from instead of an environment, for agents that replay steps. `steps` then counts
+            calls of `learn`, and `env` is only for evaluation. Nothing guards such an agent against actions that the
+            data never tried.
         steps: Environment steps for each lane; by default an interrupted run is finished as planned.
         seeds: Lanes for each setting.
         num_envs: Environments for each lane.
@@ -76,22 +89,30 @@ def train(
         raise RiskpathError("give steps=…, the environment steps for each lane")
     checkpointer, continued = _as_checkpointer(checkpoint), isinstance(agent, Run)
     if isinstance(agent, Run):
+        if data is not None:
+            raise RiskpathError("a run is continued with the data it was trained on, which it holds: give no data")
         run = _continue(agent, env, seeds, num_envs, workers)
     else:
         assert steps is not None
-        agents = [replace(one, training=one.training.for_steps(steps)) for one in inputs.as_agents(agent)]
-        run = _begin(agents, env, seeds, num_envs, (seed, first_seed, devices), workers)
+        agents = [one if data is None else without_steps(one) for one in inputs.as_agents(agent)]
+        agents = [replace(one, training=one.training.for_steps(steps)) for one in agents]
+        if data is None:
+            run = _begin(agents, env, seeds, num_envs, (seed, first_seed, devices), workers)
+        else:
+            run = _begin_with_data(agents, env, data, seeds, num_envs, (seed, first_seed))
     if steps is not None:
         run.plan = Plan(run.steps, steps, evaluate_every)
     if (plan := run.plan) is None:
         raise RiskpathError("give steps=…; only an interrupted run has steps left")
     if evaluator and not plan.evaluate_every:
         raise RiskpathError("evaluator is called at every evaluation: give evaluate_every=… as well")
+    if plan.evaluate_every and not evaluator and isinstance(run.environments[0], LoggedEnvironment):
+        raise RiskpathError("data cannot evaluate a policy: give env=…, or leave evaluate_every out")
     if run.sources and plan.evaluate_every and not evaluator:
         inputs.gymnasium_module().require_copies(run.sources)
     if checkpointer:
         checkpointer.begin(run, continued)  # a folder that cannot be written is reported before the work
-    each = fused_loop.steps_per_round(run.agents[0], run.lanes.num_envs)
+    each = fused_loop.steps_per_round(run.agents[0], run.lanes.experience, run.lanes.num_envs)
     saves = (checkpointer and checkpointer.every_steps) or plan.steps
     rounds = max(1, min(plan.evaluate_every or plan.steps, saves, plan.steps // 50 or 1, 20_000) // each)
     show = TrainingBar(plan.goal, run.steps) if progress is True else progress or None
@@ -99,6 +120,7 @@ def train(
     pace, learning, bar, nothing = Pace(plan.goal, run.steps), False, progress is True, contextlib.nullcontext()
     diverged = False
     try:
+        devices = 1 if isinstance(run.lanes.experience, Logged) else devices
         chunks = _chunks(run, max(0, plan.goal - run.steps), rounds, devices)
         with _keep(run), contextlib.closing(chunks):
             for lanes, metrics in chunks:
@@ -199,6 +221,24 @@ def _begin(agents: Any, env: Any, seeds: int, num_envs: int, seed: tuple[int, in
     return Run(agents, environments, seeds, lanes, sources=sources, vector=vector, first_seed=seed[1])
 
 
+def _begin_with_data(agents: Any, env: Any, data: Any, seeds: int, num_envs: int, seed: tuple[int, int]) -> Run:
+    if not isinstance(data, Dataset):
+        raise RiskpathError(f"data must be a rp.Dataset, got a {type(data).__name__}")
+    stand_in, sources = logged_environment(data), []
+    environments: Any = [stand_in] * len(agents)
+    if env is not None:
+        environments, sources = inputs.as_environments(env, len(agents))
+        inputs.require_alike(data.spec, environments[0].spec)
+    agents[0].require_actions(data.spec)
+    logged_experience(agents[0], data.spec, len(data)).require_fit(num_envs)
+    lanes = start_logged(agents, environments, data, seeds, *seed)
+    LOGGER.warning(
+        "%s learns from data alone: nothing guards it against actions that the data never tried",
+        type(agents[0]).__name__,
+    )
+    return Run(agents, environments, seeds, lanes, sources=sources, first_seed=seed[1])
+
+
 def _continue(run: Run, env: Any, seeds: int, num_envs: int, workers: bool) -> Run:
     """Prepare a run to be trained further; Gymnasium environments that are not at the run's step start anew."""
     if env is not None:
@@ -206,7 +246,8 @@ def _continue(run: Run, env: Any, seeds: int, num_envs: int, workers: bool) -> R
     for name, wanted, has in (("seeds", seeds, run.seeds), ("num_envs", num_envs, run.lanes.num_envs)):
         if wanted not in (1, has):
             raise RiskpathError(f"a run is continued with its own {name}, {has}, not {wanted}")
-    if not run.sources or (run.vector and run.vector.steps == run.steps):
+    data = isinstance(run.lanes.experience, Logged)
+    if data or not run.sources or (run.vector and run.vector.steps == run.steps):
         return run
     if run.vector and not run.sources[0].single_use:
         with contextlib.suppress(Exception):  # it may be broken

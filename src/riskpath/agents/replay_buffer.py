@@ -36,12 +36,16 @@ def make_replay_buffer(example: Any, capacity: int, columns: int, sharding: Any 
 
 def add(buffer: ReplayBuffer, transitions: Any) -> ReplayBuffer:
     """Write one row; `transitions` has a leading axis of all columns."""
-    columns = buffer.rows.shape[1]
-    leaves = (jnp.reshape(x, (columns, math.prod(x.shape[1:]))) for x in jax.tree.leaves(transitions))
-    row = jnp.concatenate([_pack(x) for x in leaves], axis=1)
+    row = pack_rows(transitions)
     at = buffer.num_added % buffer.rows.shape[0]
     rows = jax.lax.dynamic_update_slice(buffer.rows, row[None], (at, jnp.zeros_like(at), jnp.zeros_like(at)))
     return ReplayBuffer(rows, buffer.num_added + 1, buffer.example)
+
+
+def pack_rows(transitions: Any) -> Float[Array, "K D"]:
+    """Return transitions, whose leaves have a leading axis, in packed form."""
+    leaves = (jnp.reshape(x, (x.shape[0], math.prod(x.shape[1:]))) for x in jax.tree.leaves(transitions))
+    return jnp.concatenate([_pack(x) for x in leaves], axis=1)
 
 
 def _cells(leaf: jax.ShapeDtypeStruct) -> int:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 
 import riskpath as rp
+from riskpath.agents.replay_buffer import add, gather, make_replay_buffer, sample_indices
 from riskpath.training import fused_loop as loop
 from riskpath.training.inputs import as_environment
 from riskpath.training.lanes import start
-from riskpath.training.replay_buffer import add, gather, make_replay_buffer, sample_indices
 from riskpath.types import Transition, Window
 from tests.conftest import USUAL_PASSES
 
@@ -104,7 +104,7 @@ def test_the_ring_is_not_copied_inside_the_loop(agent, unchecked):
     lowered = loop.chunk.lower(state, world.spec, jnp.int32(2)).lowered  # pyright: ignore[reportFunctionMemberAccess]
     # Copies are inserted as in the programs of users: without optimisations only machine code differs.
     text = lowered.compile(compiler_options=USUAL_PASSES).as_text()
-    shape = "f32[" + ",".join(map(str, state.replay_buffer.rows.shape)) + "]"
+    shape = "f32[" + ",".join(map(str, state.store.rows.shape)) + "]"
     assert shape in text
     main = text[text.index("ENTRY ") :]
     inside = text[: text.index("ENTRY ")]

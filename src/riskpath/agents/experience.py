@@ -1,0 +1,183 @@
+"""Experience: how environment steps become batches. It is all that a training loop knows about how an agent learns.
+
+    Replay      a ring of the latest steps, sampled at random     Transition, Segment or Window  [B]
+    Rollout     the latest steps of every environment, in order   Trajectory                     [T, E]
+    Logged      steps that somebody else took, sampled at random  as Replay
+
+One iteration of training is `moves` steps of every environment, then `updates` calls of `learn`. What is stored has the
+environments of all lanes as columns, so lanes need no loop to write it (`replay_buffer.py`).
+"""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from riskpath.agents.replay_buffer import ReplayBuffer, add, gather, make_replay_buffer, sample_indices, unpack
+from riskpath.errors import RiskpathError
+from riskpath.types import Keys, TimeStep, Trajectory, Transition
+
+
+class Experience(eqx.Module):
+    """How environment steps become batches; all fields are static."""
+
+    @property
+    @abc.abstractmethod
+    def warm_up(self) -> int:
+        """Return the environment steps of each lane, with nothing but exploration, before it learns."""
+
+    @abc.abstractmethod
+    def moves(self, num_envs: int) -> int:
+        """Return the steps of every environment in one iteration."""
+
+    @abc.abstractmethod
+    def updates(self, num_envs: int) -> int:
+        """Return the calls of `learn` in one iteration."""
+
+    @abc.abstractmethod
+    def require_fit(self, num_envs: int) -> None:
+        """Refuse a number of environments that does not fit."""
+
+    @abc.abstractmethod
+    def init(self, example: Any, lanes: int, num_envs: int, sharding: Any = None) -> ReplayBuffer:
+        """Return an empty store for transitions like `example`."""
+
+    def add(self, store: ReplayBuffer, transitions: Transition) -> ReplayBuffer:
+        """Store one step of all environments of all lanes; leaves have one leading axis for all of them."""
+        return add(store, transitions)
+
+    @abc.abstractmethod
+    def batch(self, store: ReplayBuffer, lanes: int, following: TimeStep, memory: Any, *, keys: Keys) -> Any:
+        """Return a batch for every lane, with an axis of lanes first.
+
+        Args:
+            store: What was stored.
+            lanes: Number of lanes.
+            following: What every environment of every lane shows next.
+            memory: The agent's memory at that time.
+            keys: A random key for each lane.
+        """
+
+
+class Replay(Experience):
+    """A ring of the latest steps; batches are drawn from it at random."""
+
+    buffer_size: int = eqx.field(static=True)
+    """Transitions of each lane."""
+    samples: int = eqx.field(static=True)
+    """Samples for each call of `learn`."""
+    train_freq: int = eqx.field(static=True)
+    """Environment steps for each call of `learn`."""
+    learning_starts: int = eqx.field(static=True)
+    """Environment steps before learning starts."""
+    window: int = eqx.field(static=True, default=0)
+    """Observations of history with each sample; 0 for none."""
+    n_steps: int = eqx.field(static=True, default=1)
+    """Consecutive steps of each sample; without a history."""
+
+    @property
+    def warm_up(self) -> int:
+        """Return the steps before learning starts."""
+        return self.learning_starts
+
+    def moves(self, num_envs: int) -> int:
+        """Return as many steps as one call of `learn` takes, at least one."""
+        return max(1, self.train_freq // num_envs)
+
+    def updates(self, num_envs: int) -> int:
+        """Return one call of `learn`, or more if there are many environments."""
+        return max(1, num_envs // self.train_freq)
+
+    def require_fit(self, num_envs: int) -> None:
+        """Refuse what would leave a rest."""
+        if num_envs % self.train_freq and self.train_freq % num_envs:
+            raise RiskpathError(
+                f"train_freq and num_envs must divide one another, got {self.train_freq} and {num_envs}"
+            )
+
+    def init(self, example: Any, lanes: int, num_envs: int, sharding: Any = None) -> ReplayBuffer:
+        """Return an empty ring."""
+        return make_replay_buffer(example, max(self.buffer_size // num_envs, 2), lanes * num_envs, sharding)
+
+    def batch(self, store: ReplayBuffer, lanes: int, following: TimeStep, memory: Any, *, keys: Keys) -> Any:
+        """Return samples of each lane's own columns."""
+        ages, columns = sample_indices(store, lanes, self.samples, keys)
+        return gather(store, ages, columns, self.window, 1 if self.window else self.n_steps)
+
+
+class Rollout(Experience):
+    """The latest steps of every environment, in order; each is used in one call of `learn` only."""
+
+    length: int = eqx.field(static=True)
+    """T, the steps of every environment between two calls of `learn`."""
+
+    @property
+    def warm_up(self) -> int:
+        """Return 0: the agent learns from its own actions."""
+        return 0
+
+    def moves(self, num_envs: int) -> int:
+        """Return T."""
+        return self.length
+
+    def updates(self, num_envs: int) -> int:
+        """Return 1."""
+        return 1
+
+    def require_fit(self, num_envs: int) -> None:
+        """Accept any number of environments."""
+
+    def init(self, example: Any, lanes: int, num_envs: int, sharding: Any = None) -> ReplayBuffer:
+        """Return an empty store of T steps."""
+        return make_replay_buffer(example, self.length, lanes * num_envs, sharding)
+
+    def batch(self, store: ReplayBuffer, lanes: int, following: TimeStep, memory: Any, *, keys: Keys) -> Trajectory:
+        """Return all that is stored; an iteration has just filled the store, so its first row is the oldest."""
+        one = lambda row: unpack(store.example, row)  # noqa: E731
+        steps: Transition = jax.vmap(jax.vmap(one))(jax.lax.optimization_barrier(store.rows))
+        shape = (self.length, lanes, store.rows.shape[1] // lanes)
+        by_lane = lambda x: jnp.moveaxis(x.reshape(*shape, *x.shape[2:]), 1, 0)  # noqa: E731
+        return Trajectory(jax.tree.map(by_lane, steps), following, memory)
+
+
+class Logged(Experience):
+    """Steps of a data set: no environment is stepped, and all lanes draw from the one copy."""
+
+    rows: int = eqx.field(static=True)
+    """Number of steps."""
+    samples: int = eqx.field(static=True)
+    """Samples for each call of `learn`."""
+    window: int = eqx.field(static=True, default=0)
+    """As in `Replay`."""
+    n_steps: int = eqx.field(static=True, default=1)
+    """As in `Replay`."""
+
+    @property
+    def warm_up(self) -> int:
+        """Return 0."""
+        return 0
+
+    def moves(self, num_envs: int) -> int:
+        """Return 0: data take no steps."""
+        return 0
+
+    def updates(self, num_envs: int) -> int:
+        """Return 1."""
+        return 1
+
+    def require_fit(self, num_envs: int) -> None:
+        """Refuse several environments: there is none."""
+        if num_envs != 1:
+            raise RiskpathError(f"data have no environments to step: leave num_envs at 1, got {num_envs}")
+
+    def init(self, example: Any, lanes: int, num_envs: int, sharding: Any = None) -> ReplayBuffer:
+        """Return a store without data, for its shapes."""
+        return make_replay_buffer(example, self.rows, 1)
+
+    def batch(self, store: ReplayBuffer, lanes: int, following: TimeStep, memory: Any, *, keys: Keys) -> Any:
+        """Return samples of all data for every lane."""
+        draw = jax.vmap(lambda key: sample_indices(store, 1, self.samples, key[None]))
+        ages, columns = (x[:, 0] for x in draw(keys))
+        return gather(store, ages, columns, self.window, 1 if self.window else self.n_steps)

@@ -1,0 +1,137 @@
+"""Stochastic policies: networks that return a distribution over actions, and the distributions."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Shaped
+
+from riskpath.nn.mlp import MLP
+from riskpath.nn.network import Network
+from riskpath.nn.observation_encoder import ObservationEncoder
+from riskpath.types import EnvSpec, Key
+
+UNAVAILABLE = -1e9
+"""The logit of an action that is not available: its probability is 0, and its gradient, too."""
+SMALL = 0.01
+"""The last layer of a policy starts this much smaller, so that the first actions are nearly uniform."""
+
+LOG_STD = (-5.0, 1.0)
+"""Range of the logarithm of the deviation before tanh."""
+
+
+class Categorical(eqx.Module):
+    """Probabilities of the available actions, of each head if there are several."""
+
+    logits: Float[Array, "*H A"]
+
+    def best(self) -> Int[Array, "*H"]:
+        """Return the likeliest action."""
+        return jnp.argmax(self.logits, axis=-1).astype(jnp.int32)
+
+    def sample(self, *, key: Key) -> Int[Array, "*H"]:
+        """Draw an action."""
+        return jax.random.categorical(key, self.logits).astype(jnp.int32)
+
+    def log_prob(self, action: Int[Array, "*H"]) -> Float[Array, ""]:
+        """Return the logarithm of an action's probability."""
+        chosen = jax.nn.one_hot(action, self.logits.shape[-1])
+        return jnp.sum(chosen * jax.nn.log_softmax(self.logits))
+
+    def entropy(self) -> Float[Array, ""]:
+        """Return −Σ p log p, summed over heads."""
+        log_probs = jax.nn.log_softmax(self.logits)
+        return -jnp.sum(jnp.exp(log_probs) * log_probs)
+
+
+class Gaussian(eqx.Module):
+    """Independent normal distributions of all entries of an action."""
+
+    mean: Float[Array, " C"]
+    log_std: Float[Array, " C"]
+
+    def best(self) -> Float[Array, " C"]:
+        """Return the mean."""
+        return self.mean
+
+    def sample(self, *, key: Key) -> Float[Array, " C"]:
+        """Draw an action, differentiably."""
+        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape)
+
+    def log_prob(self, action: Float[Array, " C"]) -> Float[Array, ""]:
+        """Return the logarithm of an action's density."""
+        z = (action - self.mean) * jnp.exp(-self.log_std)
+        return -jnp.sum(0.5 * z**2 + self.log_std + 0.5 * math.log(2.0 * math.pi))
+
+    def entropy(self) -> Float[Array, ""]:
+        """Return the differential entropy."""
+        return jnp.sum(self.log_std + 0.5 * math.log(2.0 * math.pi * math.e))
+
+
+class FeatureNetwork(eqx.Module):
+    """An encoder, tanh layers, and a linear layer; for policies and values alike."""
+
+    encoder: ObservationEncoder
+    mlp: MLP
+    out: eqx.nn.Linear
+
+    def __init__(self, network: Network, spec: EnvSpec, outputs: int, *, key: Key):
+        encoder_key, mlp_key, out_key = jax.random.split(key, 3)
+        self.encoder = network.encoder(spec, key=encoder_key)
+        self.mlp = MLP(self.encoder.size, network.hidden, jnp.tanh, key=mlp_key)
+        self.out = eqx.nn.Linear(network.hidden[-1], outputs, key=out_key)
+
+    def __call__(self, observation: Shaped[Array, "*obs"]) -> Float[Array, " N"]:
+        """Return the outputs for one observation."""
+        return self.out(self.mlp(self.encoder(observation)))
+
+
+class Policy(eqx.Module):
+    """π(a | s): logits of discrete actions, or the mean of continuous ones, whose deviation is the same everywhere."""
+
+    network: FeatureNetwork
+    log_std: Float[Array, " C"] | None
+    """None if actions are discrete."""
+
+    def __init__(self, network: Network, spec: EnvSpec, log_std: float | Array, *, key: Key):
+        made = FeatureNetwork(network, spec, spec.num_actions or spec.action_size, key=key)
+        self.network = eqx.tree_at(lambda n: n.out, made, jax.tree.map(lambda x: SMALL * x, made.out))
+        self.log_std = jnp.full((spec.action_size,), log_std) if spec.action_size else None
+
+    def __call__(self, observation: Shaped[Array, "*obs"], mask: Bool[Array, "*M"]) -> Categorical | Gaussian:
+        """Return the distribution over available actions."""
+        out = self.network(observation)
+        if self.log_std is not None:
+            return Gaussian(out, self.log_std)
+        return Categorical(jnp.where(mask, out.reshape(mask.shape), UNAVAILABLE))
+
+
+class SquashedGaussianActor(eqx.Module):
+    """π(a | x): a = tanh(u) with u normal, whose mean and deviation both depend on x."""
+
+    mlp: MLP
+    out: eqx.nn.Linear
+
+    def __init__(self, inputs: int, hidden: tuple[int, ...], actions: int, *, key: Key):
+        mlp_key, out_key = jax.random.split(key)
+        self.mlp = MLP(inputs, hidden, key=mlp_key)
+        self.out = eqx.nn.Linear(hidden[-1], 2 * actions, key=out_key)
+
+    def __call__(self, x: Float[Array, " D"]) -> Gaussian:
+        """Return the distribution of u."""
+        mean, log_std = jnp.split(self.out(self.mlp(x)), 2)
+        low, high = LOG_STD
+        return Gaussian(mean, low + 0.5 * (high - low) * (jnp.tanh(log_std) + 1.0))
+
+    def best(self, x: Float[Array, " D"]) -> Float[Array, " C"]:
+        """Return tanh of the mean."""
+        return jnp.tanh(self(x).mean)
+
+    def sample(self, x: Float[Array, " D"], *, key: Key) -> tuple[Float[Array, " C"], Float[Array, ""]]:
+        """Draw an action, differentiably, and return it with the logarithm of its density."""
+        normal = self(x)
+        u = normal.sample(key=key)
+        # log(1 − tanh²u) = 2 (log 2 − u − softplus(−2u)), without loss of digits where tanh is flat.
+        slope = jnp.sum(2.0 * (math.log(2.0) - u - jax.nn.softplus(-2.0 * u)))
+        return jnp.tanh(u), normal.log_prob(u) - slope
