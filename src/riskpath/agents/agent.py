@@ -23,8 +23,8 @@ from riskpath.errors import RiskpathError
 from riskpath.hyperparameters import Hyperparameters, completed
 from riskpath.nn.losses import midpoints
 from riskpath.nn.network import Network
-from riskpath.risk.compose import as_risk
-from riskpath.risk.measures import Mean, RiskMeasure
+from riskpath.risk.compose import as_distortion
+from riskpath.risk.measures import DistortionMeasure, Mean, RiskMeasure
 from riskpath.types import EnvSpec, Key, TimeStep
 from riskpath.validation import require_counts, require_positive, require_share
 
@@ -60,7 +60,7 @@ class ActorOutput(eqx.Module):
 class Agent(Hyperparameters):
     """A learning algorithm with its hyperparameters; derive from `MemorylessAgent` or `HistoryAgent`."""
 
-    risk: RiskMeasure = eqx.field(default=Mean(), converter=as_risk)
+    risk: DistortionMeasure = eqx.field(default=Mean(), converter=as_distortion)
     """β, the risk measure to maximise; a text such as "cvar:0.1" is accepted."""
     discount: float | Array = 0.99
     """γ."""

@@ -22,8 +22,7 @@ from riskpath.errors import RiskpathError
 from riskpath.mdp.frontier import LEVELS
 from riskpath.mdp.solve import frontier as exact_frontier
 from riskpath.risk.compose import BY_NAME as MEASURES
-from riskpath.risk.compose import parse_risk
-from riskpath.risk.measures import Mean
+from riskpath.risk.compose import parse_risk, text_of
 from riskpath.training.progress import counting, working
 from riskpath.training.run import Run
 from riskpath.validation import given, require_counts
@@ -167,7 +166,7 @@ def envs() -> None:
 
 def risks() -> None:
     """List the risk measures, one line each."""
-    _print_list({name if kind is Mean else f"{name}:LEVEL": kind for name, kind in MEASURES.items()})
+    _print_list({text_of(name): kind for name, kind in MEASURES.items()})
     print("0.7*mean+0.3*cvar:0.1   any mixture of them")
 
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from riskpath.errors import RiskpathError
 from riskpath.mdp.attainable import attainable
-from riskpath.mdp.dominance import dominance_order
 from riskpath.mdp.goal_recursion import TIE_WEIGHT, Progress
 from riskpath.mdp.goal_solver import TOLERANCE, solve_levels
 from riskpath.mdp.model import FiniteMDP
@@ -66,7 +65,7 @@ def _solve_goal(
 def _prove(mdp: FiniteMDP, risk: RiskMeasure) -> tuple[float, Law, Policy] | None:
     """Return the best value, law and policy of all undominated attainable laws, or None if they cannot be listed."""
     try:
-        laws = attainable(mdp, dominance_order(risk), PROOF_LIMIT)
+        laws = attainable(mdp, risk.order, PROOF_LIMIT)
     except RiskpathError:  # a law has too many atoms: the result is not proven
         return None
     if laws is None:
