@@ -29,7 +29,7 @@ from riskpath.mdp.grid_problem import GridProblem
 from riskpath.mdp.grid_solution import GridOptima, GridSolution, measured, thinned
 from riskpath.mdp.grid_utility import SHORTFALL, KinkedUtility, ReturnAxis
 from riskpath.risk.compose import as_distortion, mean_and_cvar
-from riskpath.risk.measures import DistortionMeasure
+from riskpath.risk.measures import DistortionMeasure, RiskMeasure
 from riskpath.validation import require_counts
 
 GridPolicies = Literal["adaptive", "markov"]
@@ -49,7 +49,7 @@ WIDER = 0.1
 
 def solve_grid(
     problem: GridProblem,
-    risk: DistortionMeasure | str,
+    risk: RiskMeasure | str,
     policies: GridPolicies = "adaptive",
     *,
     episodes: int = EPISODES,

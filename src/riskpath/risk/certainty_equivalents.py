@@ -40,19 +40,26 @@ class CertaintyEquivalent(UtilityForm):
         def objective(b: Any) -> Any:
             return b + xp.sum(probs * self.utility(atoms - b))
 
-        def narrow(_: Any, ends: Any) -> Any:
-            left = ends[1] - GOLDEN * (ends[1] - ends[0])
-            right = ends[0] + GOLDEN * (ends[1] - ends[0])
-            better = objective(left) >= objective(right)
-            return xp.where(better, ends[0], left), xp.where(better, right, ends[1])
+        low = xp.min(xp.where(probs > 0, atoms, xp.inf))
+        width = xp.max(xp.where(probs > 0, atoms, -xp.inf)) - low
+        left, right = low + (1 - GOLDEN) * width, low + GOLDEN * width
+        state = (low, width, left, right, objective(left), objective(right))
 
-        ends = (xp.min(xp.where(probs > 0, atoms, xp.inf)), xp.max(xp.where(probs > 0, atoms, -xp.inf)))
+        def narrow(_: Any, state: Any) -> Any:
+            low, width, left, right, at_left, at_right = state
+            better = at_left >= at_right
+            low, width = xp.where(better, low, left), GOLDEN * width
+            new = xp.where(better, low + (1 - GOLDEN) * width, low + GOLDEN * width)
+            value = objective(new)
+            points = xp.where(better, new, right), xp.where(better, left, new)
+            return low, width, *points, xp.where(better, value, at_right), xp.where(better, at_left, value)
+
         if xp is np:
-            for _ in range(80):
-                ends = narrow(None, ends)
+            for _ in range(70):
+                state = narrow(None, state)
         else:
-            ends = jax.lax.stop_gradient(jax.lax.fori_loop(0, 40, narrow, ends))
-        return (ends[0] + ends[1]) / 2
+            state = jax.lax.stop_gradient(jax.lax.fori_loop(0, 36, narrow, state))
+        return xp.where(state[4] >= state[5], state[2], state[3])
 
     def influence(self, z: Any, atoms: Any, probs: Any) -> Any:
         """Return v(z − b) at the best b."""

@@ -11,12 +11,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+import scipy.optimize
 
 from riskpath.risk.inverse import namespace
 from riskpath.risk.risk_measure import Level, UtilityForm, as_level, check_level, level_text
 
-LARGEST = 1e12
-"""The largest λ of EVaR, for returns whose range is 1."""
+LEAST, LARGEST = 1e-12, 1e12
+"""The smallest and the largest λ of EVaR, for returns whose range is 1."""
 EXPONENT = 40.0
 """Exponents are cut here where returns far below the distribution get an influence."""
 
@@ -36,11 +37,11 @@ class Entropic(UtilityForm):
 
     def influence(self, z: Any, atoms: Any, probs: Any) -> Any:
         """Return −e^{−λ(z − β)}/λ, with β the value."""
-        return self.margin(z, 0.0, self.of(atoms, probs)) / self.level
+        return margin_of(z, self.of(atoms, probs), self.level) / self.level
 
     def margin(self, z: Any, parameter: Any, floor: Any) -> Any:
         """Return 1 − e^{−λ(z − x)}."""
-        return 1.0 - tilt(z, floor, self.level)
+        return margin_of(z, floor, self.level)
 
     def parameters(self, finals: Any) -> Any:
         """Return one number without meaning."""
@@ -79,34 +80,39 @@ class EVaR(UtilityForm):
         y = xp.where(probs > 0, (atoms - low) / span, 0.0)
         budget = -xp.log(xp.asarray(self.level))
         # Relative entropy grows with λ, and is at most λ²/8 because the range of y is 1.
-        bottom = xp.log(xp.maximum(xp.sqrt(8.0 * budget), 1e-6))
+        bottom = xp.log(xp.maximum(xp.sqrt(8.0 * budget), LEAST if xp is np else 1e-6))
+        top = xp.full_like(bottom, np.log(LARGEST))
+
+        def missing(log_aversion: Any) -> Any:
+            return budget - relative_entropy(y, probs, xp.exp(log_aversion))
+
+        if xp is np:
+            if missing(bottom) <= 0:
+                return np.exp(bottom) / span
+            if missing(top) > 0:
+                return np.exp(top) / span
+            return np.exp(scipy.optimize.brentq(missing, float(bottom), float(top), xtol=1e-13)) / span
 
         def halve(_: Any, ends: Any) -> Any:
             middle = (ends[0] + ends[1]) / 2
-            below = relative_entropy(y, probs, xp.exp(middle)) < budget
+            below = missing(middle) > 0
             return xp.where(below, middle, ends[0]), xp.where(below, ends[1], middle)
 
-        ends = (bottom, xp.full_like(bottom, np.log(LARGEST)))
-        if xp is np:
-            for _ in range(56):
-                ends = halve(None, ends)
-        else:
-            ends = jax.lax.stop_gradient(jax.lax.fori_loop(0, 32, halve, ends))
-            span = jax.lax.stop_gradient(span)
-        return xp.exp(ends[0]) / span
+        found, span = jax.lax.stop_gradient((jax.lax.fori_loop(0, 32, halve, (bottom, top))[0], span))
+        return xp.exp(found) / span
 
     def influence(self, z: Any, atoms: Any, probs: Any) -> Any:
         """Return the influence of entropic risk at the best λ."""
         aversion = self.aversion(atoms, probs)
-        return -tilt(z, -log_mean_exp(atoms, probs, aversion) / aversion, aversion) / aversion
+        return margin_of(z, -log_mean_exp(atoms, probs, aversion) / aversion, aversion) / aversion
 
     def margin(self, z: Any, parameter: Any, floor: Any) -> Any:
         """Return α − e^{−λ(z − x)}, in which λ is the parameter."""
-        return self.level - tilt(z, floor, parameter)
+        return self.level - 1.0 + margin_of(z, floor, parameter)
 
     def parameters(self, finals: Any) -> Any:
         """Return degrees of aversion λ, closely spaced on a logarithmic scale."""
-        span = max(float(np.ptp(finals)), 1e-300)
+        span = max(float(np.ptp(finals)), 1e-9 * max(1.0, float(np.abs(finals).max())))
         least = max(np.sqrt(-8.0 * np.log(float(self.level))), 1e-6)
         return np.geomspace(least, max(1e6, 1e3 * least), 257) / span
 
@@ -130,12 +136,11 @@ def log_mean_exp(x: Any, probs: Any, aversion: Any) -> Any:
     return mean - aversion * low
 
 
-def tilt(z: Any, centre: Any, aversion: Any) -> Any:
-    """Return e^{−λ(z − centre)}, cut where it is very large."""
-    xp, _ = namespace(z, centre, aversion)
-    exponent = -aversion * (z - centre)
-    # Beyond the cut it grows linearly, so that it still falls in z.
-    return xp.exp(xp.minimum(exponent, EXPONENT)) * (1.0 + xp.maximum(exponent - EXPONENT, 0.0))
+def margin_of(z: Any, floor: Any, aversion: Any) -> Any:
+    """Return 1 − e^{−λ(z − floor)}, cut where the exponential is very large: beyond that it grows linearly."""
+    xp, _ = namespace(z, floor, aversion)
+    exponent = -aversion * (z - floor)
+    return -xp.expm1(xp.minimum(exponent, EXPONENT)) * (1.0 + xp.maximum(exponent - EXPONENT, 0.0))
 
 
 def relative_entropy(y: Any, probs: Any, aversion: Any) -> Any:
