@@ -1,5 +1,7 @@
 """Measures beyond rank weights: properties, closed forms, limits, influence functions, intervals, bad input."""
 
+from typing import Any, cast
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -218,7 +220,7 @@ def test_texts_read_back(text):
         (lambda: rp.ReachProbability(float("inf")), "ReachProbability level must be a finite number"),
         (lambda: rp.Utility(lambda x: -x), "utility: the utility must not decrease"),
         (lambda: rp.Utility(np.exp, averse=True), "utility: the utility must be concave"),
-        (lambda: rp.Utility(3), "utility: a utility must be a function of the return, got a int"),
+        (lambda: rp.Utility(cast("Any", 3)), "utility: a utility must be a function of the return, got a int"),
         (lambda: rp.Utility(np.log).value([-1.0, 1.0]), "utility: the utility of the return -1 is not a finite number"),
         (lambda: rp.OCE(lambda x: 2 * x), "oce: the utility of an OCE must have slope 1 at 0, got 2"),
         (lambda: rp.OCE(lambda x: x + 1), "oce: the utility of an OCE must be 0 at 0, got 1"),
