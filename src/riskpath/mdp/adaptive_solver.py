@@ -2,10 +2,10 @@
 
 CVaR and mixtures of the mean with one CVaR are solved to the global optimum by the goal recursion (`goal_solver`), or
 bracketed where rewards must be rounded; VaR and the probability to reach a target by the same recursion with a jump
-(`reach_solver`). For entropic risk, EVaR, the worst and the best case, time and state suffice (`timed_solver`).
-Expected utilities and certainty equivalents are solved in the graph of returns (`utility_solver`). Any other measure is
-improved by utility iteration from many starts (`utility_iteration`); if all undominated laws can be listed
-(`attainable`), the result is compared with the best of them and is then proven optimal.
+(`reach_solver`). For entropic risk, EVaR, the worst and the best case, and for the mean, time and state suffice
+(`timed_solver`). Expected utilities and certainty equivalents are solved in the graph of returns (`utility_solver`).
+Any other measure is improved by utility iteration from many starts (`utility_iteration`); if all undominated laws can
+be listed (`attainable`), the result is compared with the best of them and is then proven optimal.
 
 All policies here are deterministic. For some measures a randomised policy can be better (`randomised_solver`).
 """
@@ -40,7 +40,10 @@ def solve_adaptive(
 ) -> Solution:
     """Return the best policy of (time, state, return so far), or the best known one where no proof is possible."""
     if (parts := mean_and_cvar(risk)) is not None:
-        return _solve_goal(mdp, risk, *parts, tolerance, progress)
+        share, level = parts
+        if (share == 0 or level == 1.0) and mdp.discount != 1.0:  # the mean, for which no return has to be rounded
+            return solve_timed(mdp, risk, progress)
+        return _solve_goal(mdp, risk, share, level, tolerance, progress)
     if is_timed(risk):
         return solve_timed(mdp, risk, progress)
     if isinstance(risk, VaR | ReachProbability):

@@ -1,9 +1,12 @@
 """`solve` and `frontier`: the best policies of a class, for one problem and one risk measure or all CVaR levels."""
 
+from collections.abc import Mapping
 from typing import Any, Literal, get_args, overload
 
 from riskpath.errors import RiskpathError
 from riskpath.mdp.adaptive_solver import solve_adaptive
+from riskpath.mdp.constrained_solver import POINTS, RiskFrontier, risk_frontier, solve_constrained
+from riskpath.mdp.floors import read_floors
 from riskpath.mdp.frontier import LEVELS, Frontier, check_levels, finite_frontier
 from riskpath.mdp.goal_recursion import Progress
 from riskpath.mdp.goal_solver import TOLERANCE
@@ -29,6 +32,7 @@ def solve(
     policies: PolicyClass = "adaptive",
     *,
     randomised: bool = False,
+    subject_to: Mapping[Any, float] | None = None,
     tolerance: float = TOLERANCE,
     progress: Progress | None = None,
 ) -> Solution: ...
@@ -39,6 +43,7 @@ def solve(
     policies: PolicyClass = "adaptive",
     *,
     randomised: bool = False,
+    subject_to: Mapping[Any, float] | None = None,
     tolerance: float = TOLERANCE,
     progress: Progress | None = None,
 ) -> Any: ...
@@ -48,6 +53,7 @@ def solve(
     policies: PolicyClass = "adaptive",
     *,
     randomised: bool = False,
+    subject_to: Mapping[Any, float] | None = None,
     tolerance: float = TOLERANCE,
     progress: Progress | None = None,
 ) -> Any:
@@ -64,6 +70,8 @@ def solve(
         policies: The class of policies.
         randomised: Let adaptive policies draw one of several policies at the start of an episode, which is better for
             some measures whose h is not concave.
+        subject_to: Floors under measures of the whole return, `{"cvar:0.1": 50.0}`. The best adaptive policy that
+            reaches them may draw one of several policies at the start.
         tolerance: Where the optimum can only be bracketed, the accepted width of the bracket as a share of the
             difference between the best and the mean-optimal policy.
         progress: Called with the number of steps done and of all steps.
@@ -75,15 +83,21 @@ def solve(
         raise RiskpathError(f'randomised=True needs policies="adaptive", got {policies!r}')
     check_tolerance(tolerance)
     risk = as_risk(risk)
+    floors = None if subject_to is None else read_floors(subject_to)
+    if floors is not None and policies != "adaptive":
+        raise RiskpathError(f'subject_to needs policies="adaptive", got {policies!r}')
     if (grid := as_grid_problem(problem)) is not None:
-        if randomised or policies not in get_args(GridPolicies):
+        if randomised or floors is not None or policies not in get_args(GridPolicies):
             kind = "randomised=True" if randomised else f"policies={policies!r}"
+            kind = kind if floors is None else "subject_to"
             raise RiskpathError(
                 f"{kind} needs a finite problem; on a grid there are {', '.join(get_args(GridPolicies))}"
             )
         return solve_grid(grid, risk, policies, tolerance=tolerance, progress=progress)  # pyright: ignore[reportArgumentType]
     mdp = as_finite_mdp(problem)
     require_exact_steps(mdp.max_episode_steps)
+    if floors is not None:
+        return solve_constrained(mdp, risk, floors, progress)
     if policies == "markov":
         return solve_markov(mdp, risk)
     if policies == "history":
@@ -95,18 +109,42 @@ def solve(
     return solve_adaptive(mdp, risk, tolerance, progress)
 
 
+@overload
 def frontier(
     problem: Any, levels: Any = LEVELS, *, tolerance: float = TOLERANCE, progress: Progress | None = None
-) -> Frontier:
+) -> Frontier: ...
+@overload
+def frontier(
+    problem: Any, *, risk: RiskMeasure | str, floors: Any = POINTS, progress: Progress | None = None
+) -> RiskFrontier: ...
+def frontier(
+    problem: Any,
+    levels: Any = LEVELS,
+    *,
+    risk: RiskMeasure | str | None = None,
+    floors: Any = POINTS,
+    tolerance: float = TOLERANCE,
+    progress: Progress | None = None,
+) -> Frontier | RiskFrontier:
     """Return the best policy of every CVaR level from one backward pass, with mean, goal and law.
+
+    With `risk`, the other trade-off: the best mean for every floor under this measure.
 
     Args:
         problem: A `FiniteMDP`, a `GridProblem`, or an environment that has one: `rp.make("Inventory")`.
         levels: CVaR levels in (0, 1]; level 1 is the mean.
+        risk: A measure for floors.
+        floors: The floors, or how many of them.
         tolerance: As in `solve`.
         progress: As in `solve`.
     """
     check_tolerance(tolerance)
+    if risk is not None:
+        if as_grid_problem(problem) is not None:
+            raise RiskpathError("a frontier of floors needs a finite problem")
+        mdp = as_finite_mdp(problem)
+        require_exact_steps(mdp.max_episode_steps)
+        return risk_frontier(mdp, as_risk(risk), floors, progress)
     if (grid := as_grid_problem(problem)) is not None:
         return grid_frontier(grid, levels, progress=progress)
     return finite_frontier(as_finite_mdp(problem), check_levels(levels), tolerance, progress)

@@ -15,7 +15,9 @@ from riskpath.risk.law import ATOM_TOLERANCE, Law
 
 POINTS = 20_000
 """The number of points of the grid of returns."""
-FEW_ATOMS = 200_000
+DENSE = 20_000_000
+"""Up to this many (state, point of the grid), probabilities are added in an array."""
+FEW_ATOMS = 50_000
 """Up to this many (state, return) combinations at one time, returns are kept as they are."""
 
 
@@ -75,7 +77,12 @@ def _merged(
     whole = np.rint((x - origin) / scale).astype(np.int64)
     low = int(whole.min())
     width = int(whole.max()) - low + 1
-    _, first, place = np.unique((state + 1) * width + (whole - low), return_index=True, return_inverse=True)
+    key = (state + 1) * width + (whole - low)
+    if unit is not None and (size := int(key.max()) + 1) <= DENSE:  # then counting is faster than sorting
+        total = np.bincount(key, weights=mass, minlength=size)
+        used = np.flatnonzero(total)
+        return used // width - 1, (used % width + low) * unit + origin, total[used]
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
     return state[first], x[first], np.bincount(place, weights=mass, minlength=first.size)
 
 

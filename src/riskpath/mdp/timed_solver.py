@@ -1,4 +1,4 @@
-"""Measures for which the best policy depends on time and state only: entropic risk, EVaR, worst case and best case.
+"""Measures for which time and state suffice: the mean, entropic risk, EVaR, worst case and best case.
 
 E[e^{−λZ}] is a product along an episode, so backward induction with the aversion λγᵗ at time t gives the best entropic
 risk of the whole return,

@@ -71,7 +71,7 @@ class CertaintyEquivalent(UtilityForm):
 
     def parameters(self, finals: Any) -> Any:
         """Return candidates for b, equally spaced."""
-        return np.linspace(finals[0], finals[-1], 257)
+        return np.linspace(finals[0], finals[-1], 2049)
 
     @property
     def order(self) -> int:

@@ -18,7 +18,7 @@ from riskpath.risk.risk_measure import Level, UtilityForm, as_level, check_level
 
 LEAST, LARGEST = 1e-12, 1e12
 """The smallest and the largest λ of EVaR, for returns whose range is 1."""
-EXPONENT = 40.0
+EXPONENT = 18.0
 """Exponents are cut here where returns far below the distribution get an influence."""
 
 
@@ -69,7 +69,8 @@ class EVaR(UtilityForm):
         """Return sup_λ {−log E[e^{−λZ}]/λ + log(α)/λ}."""
         xp, _ = namespace(atoms, probs, self.level)
         aversion = self.aversion(atoms, probs)
-        return (xp.log(xp.asarray(self.level)) - log_mean_exp(atoms, probs, aversion)) / aversion
+        value = (xp.log(xp.asarray(self.level)) - log_mean_exp(atoms, probs, aversion)) / aversion
+        return xp.maximum(value, xp.min(xp.where(probs > 0, atoms, xp.inf)))
 
     def aversion(self, atoms: Any, probs: Any) -> Any:
         """Return the λ that attains the supremum; it is large where the smallest return is the value."""
@@ -91,7 +92,8 @@ class EVaR(UtilityForm):
                 return np.exp(bottom) / span
             if missing(top) > 0:
                 return np.exp(top) / span
-            return np.exp(scipy.optimize.brentq(missing, float(bottom), float(top), xtol=1e-13)) / span
+            root: Any = scipy.optimize.brentq(missing, float(bottom), float(top), xtol=1e-13)
+            return np.exp(root) / span
 
         def halve(_: Any, ends: Any) -> Any:
             middle = (ends[0] + ends[1]) / 2
