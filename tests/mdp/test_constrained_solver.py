@@ -52,6 +52,7 @@ def test_the_best_mean_with_a_floor_under_cvar(grid, level, floor):
     found = rp.solve(GRID, "mean", subject_to={f"cvar:{level}": floor})
     agree(found, best, (f"cvar:{level}", floor))
     assert found.optimal
+    assert found.bounds is not None
     assert found.bounds[1] >= best - 1e-7
 
 

@@ -4,6 +4,7 @@ If the rewards have a common unit, the law is exact. Otherwise returns are kept 
 return between two of its points is divided between them, so that the mean is kept.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,16 +14,16 @@ from riskpath.mdp.layer_arrays import END, LayerArrays
 from riskpath.mdp.model import FiniteMDP
 from riskpath.risk.law import ATOM_TOLERANCE, Law
 
-POINTS = 20_000
+POINTS = 4_000
 """The number of points of the grid of returns."""
 DENSE = 20_000_000
 """Up to this many (state, point of the grid), probabilities are added in an array."""
-FEW_ATOMS = 50_000
+FEW_ATOMS = 20_000
 """Up to this many (state, return) combinations at one time, returns are kept as they are."""
 
 
 def timed_law(mdp: FiniteMDP, layers: Sequence[LayerArrays], pairs: Sequence[np.ndarray]) -> tuple[Law, float]:
-    """Return the law of the policy that takes `pairs[time][state]`, and the largest distance that a return is moved."""
+    """Return the law of the policy that takes `pairs[time][state]`, and the largest standard deviation of rounding."""
     exact = _forward(mdp, layers, pairs, find_unit(layers, mdp.discount), None)
     if exact is not None:
         return exact, 0.0
@@ -30,7 +31,7 @@ def timed_law(mdp: FiniteMDP, layers: Sequence[LayerArrays], pairs: Sequence[np.
     step = max(high - low, 1e-12) / POINTS
     law = _forward(mdp, layers, pairs, step, low)
     assert law is not None
-    return law, step * len(layers)
+    return law, step * math.sqrt(len(layers)) / 2  # that of one step is at most half a unit
 
 
 def _forward(
