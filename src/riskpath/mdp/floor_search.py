@@ -17,14 +17,18 @@ import numpy as np
 from riskpath.mdp.floor_programme import Mixed, Programme
 from riskpath.mdp.floors import Law1, Term
 from riskpath.mdp.goal_recursion import Progress
+from riskpath.mdp.mean_bound import mean_bound
 from riskpath.mdp.utility_iteration import utility_iteration
+from riskpath.risk.measures import CVaR, Mean
 
 CLOSE = 1e-7
 """The search over a parameter ends at this gap, as a share of the range of returns."""
 FIRST, BATCH = 17, 16
 """How many parameters are tried first, and together afterwards."""
-SEARCHED = 600
-"""The largest number of programs."""
+SEARCHED, FEWEST = 600, 40
+"""The largest number of programs, and that of the largest problems."""
+WORK = 200_000_000
+"""The largest number of programs times the outcomes of all nodes."""
 TURNS = 30
 """How often parameters are improved in turn."""
 STARTS = 3
@@ -57,6 +61,7 @@ class FloorSearch:
         self.span = max(float(np.ptp(programme.finals)), 1e-12)
         self.best: Found | None = None
         self.solved = 0
+        self.most = int(np.clip(WORK // max(programme.graph.size, 1), FEWEST, SEARCHED))
 
     def run(self) -> Found:
         """Return the best mixture."""
@@ -85,7 +90,7 @@ class FloorSearch:
             mixed = self.programme.solve(objective.margin(parameters[0], reference), margins)
             self.solved += 1
             if self.progress is not None:
-                self.progress(min(self.solved, SEARCHED), SEARCHED)
+                self.progress(min(self.solved, self.most), self.most)
             value = self._keep(mixed).values[0]
             if not mixed.feasible:
                 return mixed, -np.inf
@@ -116,6 +121,13 @@ class FloorSearch:
         fixed = [numbers[0] for numbers in listed]
         known: dict[int, tuple[Mixed, float]] = {}
         batch = np.unique(np.linspace(0, parameters.size - 1, FIRST).astype(int)).tolist()
+        dual = np.inf
+        if free == 1 and isinstance(self.terms[0].measure, Mean) and isinstance(self.terms[1].measure, CVaR):
+            dual, goals = mean_bound(self.programme.graph.mdp, self.terms[1].measure, self.terms[1].floor)
+            for at in {int(np.abs(parameters - goal).argmin()) for goal in goals}:
+                known[at] = self._try([*fixed[:free], parameters[at], *fixed[free + 1 :]])
+            if self.best is not None and self.best.feasible and dual <= self.best.values[0] + CLOSE * self.span:
+                return dual
         while True:
             for at in batch:
                 known[at] = self._try([*fixed[:free], parameters[at], *fixed[free + 1 :]])
@@ -133,8 +145,8 @@ class FloorSearch:
             alive = [pair for pair, b in bounds.items() if b > best + CLOSE * self.span and pair[1] - pair[0] > 1]
             alive.sort(key=lambda pair: -bounds[pair])
             batch = [(low + high) // 2 for low, high in alive[:BATCH]]
-            if not batch or self.solved > SEARCHED:
-                return max([upper for _, upper in known.values()] + list(bounds.values()))
+            if not batch or best >= dual - CLOSE * self.span or self.solved > self.most:
+                return min(dual, max([upper for _, upper in known.values()] + list(bounds.values())))
 
     def _rises(self, free: int, low: float, high: float) -> tuple[float, float]:
         """Return how much larger margins between two parameters can be than at the first, and than at the second."""
@@ -182,5 +194,5 @@ class FloorSearch:
                 if self._score(found) <= (score[0], score[1] + 1e-10 * self.span):
                     break
                 score = self._score(found)
-            if self.solved > SEARCHED:
+            if self.solved > self.most:
                 break
