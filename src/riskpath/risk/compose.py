@@ -58,7 +58,10 @@ class Mixture(DistortionMeasure):
 
 
 class Spectral(Mixture):
-    """A mixture of CVaR levels from a table: `Spectral([0.01, 0.1, 1.0], [0.2, 0.3, 0.5])`; level 1 is the mean."""
+    """A mixture of CVaR levels from a table, as text LEVEL=WEIGHT,LEVEL=WEIGHT,…
+
+    `Spectral([0.01, 0.1, 1.0], [0.2, 0.3, 0.5])`, or "spectral:0.01=0.2,0.1=0.3,1=0.5"; level 1 is the mean.
+    """
 
     def __init__(self, levels: Iterable[Any], weights: Iterable[Any]):
         levels, weights = list(levels), list(weights)
@@ -225,7 +228,7 @@ WITHOUT_LEVEL = {"mean", "worst", "best"}
 def text_of(name: str) -> str:
     """Return how a measure is written: "mean", "cvar:LEVEL"."""
     if name == "spectral":
-        return "spectral:LEVEL=WEIGHT,…"
+        return "spectral:TABLE"
     return name if name in WITHOUT_LEVEL else f"{name}:LEVEL"
 
 

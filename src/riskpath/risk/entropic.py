@@ -57,7 +57,10 @@ class Entropic(UtilityForm):
 
 
 class EVaR(UtilityForm):
-    """Entropic value at risk: the smallest mean of all distributions with relative entropy −log(level) to that of Z."""
+    """Entropic value at risk: the smallest mean of all distributions that are close to that of the return.
+
+    Close means a relative entropy of at most −log(level).
+    """
 
     level: Level = eqx.field(converter=as_level)
     """α in (0, 1], as for CVaR, which is never smaller: 1 is the mean, close to 0 it is the worst case."""
