@@ -13,7 +13,7 @@ from tests.mdp.problems import FORK, THREE, all_adaptive_laws, all_sequence_laws
 
 PROVEN = ["entropic:0.05", "entropic:2", "evar:0.1", "evar:0.6", "evar:1", "var:0.1", "var:0.4", "reach:3", "worst"]
 PROVEN += ["best", "mmv:0.05", "mmv:1"]
-OTHERS = ["semideviation:0.7", "spectral:0.1=0.5,0.5=0.5", "0.5*mean+0.5*evar:0.1"]
+OTHERS = ["semidev:0.7", "spectral:0.1=0.5,0.5=0.5", "0.5*mean+0.5*evar:0.1"]
 OWN = [
     rp.Utility(lambda z: np.tanh(z / 3), name="tanh"),
     rp.OCE(lambda x: np.minimum(x, 0.0) * 2 + np.maximum(x, 0.0) * 0.5),
@@ -79,9 +79,9 @@ def test_several_starts_are_one_distribution():
 def test_where_a_deterministic_policy_suffices_randomising_gains_nothing():
     for text in ("evar:0.1", "var:0.4", "reach:3", "mmv:0.05"):
         assert rp.solve(FORK, text, randomised=True).value == pytest.approx(rp.solve(FORK, text).value)
-    found = rp.solve(FORK, "semideviation:1", randomised=True)
-    assert found.value >= rp.solve(FORK, "semideviation:1").value - 1e-9
-    assert found.law.risk("semideviation:1") == pytest.approx(found.value)
+    found = rp.solve(FORK, "semidev:1", randomised=True)
+    assert found.value >= rp.solve(FORK, "semidev:1").value - 1e-9
+    assert found.law.risk("semidev:1") == pytest.approx(found.value)
 
 
 def test_measures_that_are_no_amount_of_return_cannot_be_nested():

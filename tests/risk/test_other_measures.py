@@ -28,7 +28,7 @@ def tanh(x):
 
 
 TEXTS = ["entropic:0.01", "entropic:2", "evar:0.1", "evar:0.5", "evar:1", "var:0.1", "reach:50", "mmv:0.002"]
-TEXTS += ["mmv:0.5", "semideviation:0.5", "worst", "best", "0.5*mean+0.5*evar:0.1"]
+TEXTS += ["mmv:0.5", "semidev:0.5", "worst", "best", "0.5*mean+0.5*evar:0.1"]
 MEASURES = [*map(rp.parse_risk, TEXTS), rp.Utility(tanh), rp.OCE(concave), rp.Spectral([0.13, 0.57], [0.3, 0.7])]
 MONETARY = [m for m in MEASURES if m.monetary]
 SMOOTH = [m for m in MEASURES if str(m) not in ("var:0.1", "worst", "best")]
@@ -96,7 +96,7 @@ def test_where_a_deterministic_policy_suffices_no_mixture_is_better_than_its_bes
         ("reach:90", THREE_STATE, 0.99),
         ("reach:90.1", THREE_STATE, 0.81),
         ("mmv:0.001", THREE_STATE, 178 - 0.001 * THREE_STATE.std**2),
-        ("semideviation:1", THREE_STATE, 178 - 0.18 * 88 - 0.01 * 198),
+        ("semidev:1", THREE_STATE, 178 - 0.18 * 88 - 0.01 * 198),
         ("worst", YYY, -12.0),
         ("best", YYY, 288.0),
         ("spectral:0.1=0.5,1=0.5", THREE_STATE, (79 + 178) / 2),

@@ -150,7 +150,7 @@ class MeanSemideviation(RiskMeasure):
         return 2
 
     def __str__(self) -> str:
-        return f"semideviation:{level_text(self.level)}"
+        return f"semidev:{level_text(self.level)}"
 
 
 def _check_normalised(function: Callable[[Any], Any], name: str) -> None:

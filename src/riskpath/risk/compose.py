@@ -216,7 +216,7 @@ BY_NAME: dict[str, Callable[..., RiskMeasure]] = {
     "var": VaR,
     "reach": ReachProbability,
     "mmv": MonotoneMeanVariance,
-    "semideviation": MeanSemideviation,
+    "semidev": MeanSemideviation,
     "worst": WorstCase,
     "best": BestCase,
     "spectral": Spectral,
