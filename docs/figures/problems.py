@@ -20,6 +20,8 @@ ACTIONS: dict[str, list[Any]] = {
     "ThreeState": [],
     "RiskyGrid": [1, 0],
     "BettingGame": [4, 4, 6, 6, 8],
+    "RiverSwim": [1] * 14,
+    "GamblersRuin": [1, 2, 1, 2, 3, 2],
     "WindyCliff": [0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2],
     "Inventory": [8, 6, 7, 0, 5, 3],
     "Liquidation": [3, 2, 2],

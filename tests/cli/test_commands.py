@@ -70,6 +70,28 @@ def test_solve_prints_json(cli):
     assert sum(record["history"]["law"]["probs"]) == pytest.approx(1.0)
 
 
+def test_solve_takes_floors(cli):
+    floors = ("--risk", "mean", "--subject-to", "cvar:0.1=79", "reach:0=0.9")
+    status, out, _ = cli("solve", "RiskyGrid", *floors)
+    assert status == 0
+    assert "193.338 (draws one of 2 policies at the start; cvar:0.1 79" in " ".join(out.split())
+    record = json.loads(cli("solve", "RiskyGrid", *floors, "--json")[1])
+    assert record["subject_to"] == {"cvar:0.1": 79.0, "reach:0": 0.9}
+    assert record["value"] == pytest.approx(193.3375)
+    assert len(record["components"]) == 2
+    for wrong in ("cvar:0.1", "cvar:0.1=x"):
+        status, _, error = cli("solve", "RiskyGrid", "--subject-to", wrong)
+        assert (status, len(error.strip().splitlines())) == (2, 1)
+        assert f"--subject-to needs RISK=FLOOR, for example cvar:0.1=50, got {wrong!r}" in error
+
+
+@pytest.mark.parametrize("risk", ["evar:0.1", "entropic:0.01", "var:0.1", "reach:100"])
+def test_solve_takes_every_measure(cli, risk):
+    status, out, _ = cli("solve", "RiskyGrid", "--risk", risk, "--json")
+    assert status == 0
+    assert json.loads(out)["adaptive"]["optimal"]
+
+
 def test_solve_sets_fields_of_the_problem(cli):
     _, out, _ = cli("solve", "RiskyGrid", "--set", "p_yellow=0.8", "blue=38", "--json")
     assert json.loads(out)["history"]["value"] == pytest.approx(102.0)
@@ -80,7 +102,10 @@ def test_solve_sets_fields_of_the_problem(cli):
     [
         ("agents", ["CVaRDRL", "IQN", "IQTD3", "QRSRM", "TQL", "TQLContinuous"]),
         ("envs", [*BY_NAME, "any"]),
-        ("risks", ["mean", "cvar:LEVEL", "wang:LEVEL", "cpw:LEVEL", "pow:LEVEL", "0.7*mean+0.3*cvar:0.1"]),
+        (
+            "risks",
+            ["mean", "cvar:LEVEL", "wang:LEVEL", "evar:LEVEL", "worst", "spectral:TABLE", "0.7*mean+0.3*cvar:0.1"],
+        ),
     ],
 )
 def test_a_list_has_one_line_for_each_entry(cli, command, names):

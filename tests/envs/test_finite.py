@@ -132,7 +132,9 @@ def test_features_are_observed_instead_of_state_numbers():
         assert (state, outcome) == (plain_state, rest)
 
 
-@pytest.mark.parametrize("name", ["BettingGame", "Inventory", "Liquidation", "RandomMDP", "WindyCliff"])
+@pytest.mark.parametrize(
+    "name", ["BettingGame", "GamblersRuin", "Inventory", "Liquidation", "RandomMDP", "RiverSwim", "WindyCliff"]
+)
 def test_features_of_the_problems_of_the_suite_lie_between_minus_one_and_one(name, unchecked):
     env = as_finite(rp.make(name, **({"rounds": 3} if name == "BettingGame" else {})))
     bounds = env.spec.observation_bounds

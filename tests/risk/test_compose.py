@@ -16,6 +16,7 @@ from riskpath import (
     POW,
     CVaR,
     Distortion,
+    DistortionMeasure,
     Mean,
     Mixture,
     RiskMeasure,
@@ -39,7 +40,7 @@ from tests.risk.examples import (
 )
 
 
-class Proportional(RiskMeasure):
+class Proportional(DistortionMeasure):
     """A measure with a level, as a user would write it: the proportional hazard transform."""
 
     level: float

@@ -22,8 +22,8 @@ from riskpath.agents.utility_form import ATOMS, UtilityForm
 from riskpath.errors import RiskpathError
 from riskpath.nn.law_critic import Inputs, cell_quantiles, cells, within_cells
 from riskpath.nn.losses import midpoints, smooth_pinball
-from riskpath.risk.compose import as_risk
-from riskpath.risk.measures import CVaR, RiskMeasure
+from riskpath.risk.compose import as_distortion
+from riskpath.risk.measures import CVaR, DistortionMeasure, RiskMeasure
 from riskpath.types import EnvSpec, Key, Segment, TimeStep, Transition, Window
 from riskpath.validation import given, require_counts, require_no_less_than_zero
 
@@ -45,7 +45,7 @@ class Memory(eqx.Module):
 class AdaptiveAgent(ReplayAgent, Quantiles, Population, ServesMeasures):
     """An agent that sees a context beside the observation; derive `Adaptive` and `AdaptiveContinuous` from it."""
 
-    risk: RiskMeasure = eqx.field(default=CVaR(0.25), converter=as_risk)
+    risk: DistortionMeasure = eqx.field(default=CVaR(0.25), converter=as_distortion)
     """β. After training for a CVaR, any other level can be chosen: `run.policy(risk=…)`."""
     discount: float | Array = 1.0
     """γ."""

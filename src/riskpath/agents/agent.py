@@ -24,8 +24,8 @@ from riskpath.agents.experience import Experience
 from riskpath.errors import RiskpathError
 from riskpath.hyperparameters import Hyperparameters, completed
 from riskpath.nn.network import Network
-from riskpath.risk.compose import as_risk
-from riskpath.risk.measures import Mean, RiskMeasure
+from riskpath.risk.compose import as_distortion
+from riskpath.risk.measures import DistortionMeasure, Mean
 from riskpath.types import EnvSpec, Key, TimeStep
 from riskpath.validation import require_positive, require_share
 
@@ -73,7 +73,7 @@ GREEDY, EXPLORE, WARM_UP = Mode(False, False), Mode(True, False), Mode(True, Tru
 class Agent(Hyperparameters):
     """A learning algorithm with its hyperparameters; see `replay_agent.py` and `ppo.py` for its families."""
 
-    risk: RiskMeasure = eqx.field(default=Mean(), converter=as_risk)
+    risk: DistortionMeasure = eqx.field(default=Mean(), converter=as_distortion)
     """β, the risk measure to maximise; a text such as "cvar:0.1" is accepted."""
     discount: float | Array = 0.99
     """γ."""

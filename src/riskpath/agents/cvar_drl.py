@@ -19,15 +19,15 @@ from riskpath.agents.replay_agent import MemorylessAgent
 from riskpath.errors import RiskpathError
 from riskpath.nn.critics import MarkovCritic
 from riskpath.nn.losses import midpoints, quantile_huber
-from riskpath.risk.compose import as_risk
-from riskpath.risk.measures import CVaR, RiskMeasure
+from riskpath.risk.compose import as_distortion
+from riskpath.risk.measures import CVaR, DistortionMeasure
 from riskpath.types import EnvSpec, Key, TimeStep, Transition
 
 
 class CVaRDRL(MemorylessAgent):
     """The threshold method for CVaR and discrete actions."""
 
-    risk: RiskMeasure = eqx.field(default=CVaR(0.25), converter=as_risk)
+    risk: DistortionMeasure = eqx.field(default=CVaR(0.25), converter=as_distortion)
     """β; must be a CVaR, for example "cvar:0.1"."""
 
     def __check_init__(self):

@@ -28,8 +28,8 @@ from riskpath.errors import RiskpathError
 from riskpath.nn.critics import AugmentedCritic
 from riskpath.nn.losses import midpoints, quantile_huber, sample_quantiles
 from riskpath.nn.network import Network
-from riskpath.risk.compose import as_risk
-from riskpath.risk.measures import CVaR, RiskMeasure
+from riskpath.risk.compose import as_distortion
+from riskpath.risk.measures import CVaR, DistortionMeasure
 from riskpath.types import EnvSpec, Key, TimeStep, Transition, power
 from riskpath.validation import require_counts
 
@@ -49,7 +49,7 @@ class UtilityMemory(eqx.Module):
 class QRSRM(MemorylessAgent, Refreshes):
     """Static spectral (risk-averse) measures and discrete actions, by a utility of the whole return."""
 
-    risk: RiskMeasure = eqx.field(default=CVaR(0.25), converter=as_risk)
+    risk: DistortionMeasure = eqx.field(default=CVaR(0.25), converter=as_distortion)
     """β; must be averse or neutral: the mean, CVaR, Wang and POW at negative levels, and mixtures of them."""
     network: Network = Network(hidden=(64, 64))
     pieces: int = eqx.field(static=True, default=32)
@@ -135,18 +135,18 @@ class QRSRM(MemorylessAgent, Refreshes):
         return expected_utility(self.risk, knots, z)
 
 
-def utility_levels(risk: RiskMeasure, count: int) -> Float[Array, " K"]:
+def utility_levels(risk: DistortionMeasure, count: int) -> Float[Array, " K"]:
     """Return t_k = h⁻¹(k/K)."""
     return risk.distort(jnp.arange(1, count + 1, dtype=jnp.float32) / count)
 
 
-def utility_knots(risk: RiskMeasure, atoms: Float[Array, " n"], count: int) -> Float[Array, " K"]:
+def utility_knots(risk: DistortionMeasure, atoms: Float[Array, " n"], count: int) -> Float[Array, " K"]:
     """Return b_k of a law of equally likely atoms; ∞ where t_k = 1."""
     levels = utility_levels(risk, count)
     return jnp.where(levels < 1.0 - NEXT_TO, sample_quantiles(atoms, levels), jnp.inf)
 
 
-def expected_utility(risk: RiskMeasure, knots: Float[Array, " K"], z: Float[Array, "N A"]) -> Float[Array, " A"]:
+def expected_utility(risk: DistortionMeasure, knots: Float[Array, " K"], z: Float[Array, "N A"]) -> Float[Array, " A"]:
     """Return E[u(z)] of N equally likely returns, for every action."""
     levels, linear = utility_levels(risk, len(knots)), jnp.isinf(knots)
     slopes = 1.0 / (len(knots) * jnp.maximum(jnp.diff(levels, prepend=0.0), NEXT_TO))

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int
 from riskpath.agents.episodes import Units
 from riskpath.nn.law_critic import NUMBER_WAVES, describe
 from riskpath.nn.losses import midpoints
-from riskpath.risk.measures import RiskMeasure
+from riskpath.risk.measures import DistortionMeasure
 from riskpath.types import Key, Transition, power
 
 NEAR, FAR = 4.0, 32.0
@@ -61,7 +61,7 @@ class Standing(eqx.Module):
 class UtilityForm(eqx.Module):
     """The utility form of a measure."""
 
-    risk: RiskMeasure
+    risk: DistortionMeasure
 
     context_size: int = eqx.field(static=True, default=3 * NUMBER_WAVES + MEMBERS + 1)
     members: int = eqx.field(static=True, default=MEMBERS)
@@ -139,7 +139,7 @@ class UtilityForm(eqx.Module):
         return jnp.where(plan.age > 0, plan.atoms, start)
 
 
-def slopes(risk: RiskMeasure, count: int) -> Float[Array, " K1"]:
+def slopes(risk: DistortionMeasure, count: int) -> Float[Array, " K1"]:
     """Return h′ between the atoms of a law of `count` equally likely ones, and beyond the first and the last."""
     levels = jnp.concatenate([jnp.zeros(1), midpoints(count), jnp.ones(1)])
     return jnp.diff(jnp.asarray(risk.weight(levels))) / jnp.diff(levels)

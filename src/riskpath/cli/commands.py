@@ -21,9 +21,9 @@ from riskpath.envs import make
 from riskpath.errors import RiskpathError
 from riskpath.mdp.frontier import LEVELS
 from riskpath.mdp.solve import frontier as exact_frontier
+from riskpath.mdp.solve import solve as exact_solve
 from riskpath.risk.compose import BY_NAME as MEASURES
-from riskpath.risk.compose import parse_risk
-from riskpath.risk.measures import Mean
+from riskpath.risk.compose import parse_risk, text_of
 from riskpath.training.progress import counting, working
 from riskpath.training.run import Run
 from riskpath.validation import given, require_counts
@@ -35,20 +35,30 @@ def solve(
     discount: float = 1.0,
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE")] = (),
     randomised: bool = False,
+    subject_to: Annotated[tuple[str, ...], tyro.conf.arg(metavar="RISK=FLOOR")] = (),
     json: bool = False,
 ) -> None:
-    """Compute the exact optimum in every class of policies, side by side.
+    """Compute the exact optimum in every class of policies, side by side; with floors, the best policy that keeps them.
 
     Args:
         problem: A problem with an exact solution, for example RiskyGrid or Inventory; `riskpath envs` lists all.
-        risk: The risk measure, for example cvar:0.25, wang:-0.75 or 0.7*mean+0.3*cvar:0.1.
+        risk: The risk measure, for example cvar:0.25, evar:0.1 or 0.7*mean+0.3*cvar:0.1; `riskpath risks` lists all.
         discount: The discount factor, in (0, 1].
         set: Fields of the problem to change, for example forks=5 p_yellow=0.8.
+        subject_to: Floors under other measures, for example cvar:0.1=50 var:0.05=10; only the best adaptive policy that
+            keeps them is computed, which may draw between policies at the start.
         randomised: Also find the best adaptive policy that may draw one of several policies at the start.
         json: Print JSON for other programs instead of a table.
     """
     measure = parse_risk(risk)
     target = _exact_problem(problem, set, discount)
+    if subject_to:
+        floors = dict(map(_floor, subject_to))
+        with counting(f"solving {target.name}") as progress:
+            found = exact_solve(target, measure, subject_to=floors, progress=progress)
+        shown = {"problem": problem, "discount": discount, "subject_to": floors, **found.to_json()} if json else None
+        print(found.describe() if shown is None else json_module.dumps(shown, indent=2), flush=True)
+        return
     with counting(f"solving {target.name}") as progress:
         answers = solve_all(target, measure, randomised, progress)
     if json:
@@ -58,6 +68,18 @@ def solve(
         print(json_module.dumps(record, indent=2), flush=True)
     else:
         Console().print(solution_table(target, measure, answers))
+
+
+def _floor(text: str) -> tuple[str, float]:
+    """Return the measure and the floor of a text such as "cvar:0.1=50"."""
+    name, equals, number = text.rpartition("=")
+    try:
+        floor = float(number)
+    except ValueError:
+        floor = None
+    if not equals or floor is None:
+        raise RiskpathError(f"--subject-to needs RISK=FLOOR, for example cvar:0.1=50, got {text!r}")
+    return str(parse_risk(name)), floor
 
 
 def frontier(
@@ -167,7 +189,7 @@ def envs() -> None:
 
 def risks() -> None:
     """List the risk measures, one line each."""
-    _print_list({name if kind is Mean else f"{name}:LEVEL": kind for name, kind in MEASURES.items()})
+    _print_list({text_of(name): kind for name, kind in MEASURES.items()})
     print("0.7*mean+0.3*cvar:0.1   any mixture of them")
 
 

@@ -64,7 +64,7 @@ def _risk_measure(
     info: tyro.constructors.PrimitiveTypeInfo,
 ) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
     """Read a risk measure from its name."""
-    if info.type is not RiskMeasure:
+    if not (isinstance(info.type, type) and issubclass(info.type, RiskMeasure)):
         return None
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,

@@ -26,7 +26,8 @@ except ImportError:
 
 DESCRIPTION = """Find policies that are best under a risk measure of the whole return.
 
-Risk measures: mean, cvar:0.25, wang:-0.75, pow:-2, cpw:0.71, or a mixture such as 0.7*mean+0.3*cvar:0.1.
+Risk measures: mean, cvar:0.25, evar:0.1, var:0.1, entropic:0.5 and others (`riskpath risks`), or a mixture such as
+0.7*mean+0.3*cvar:0.1.
 
 `riskpath envs` lists the problems, `riskpath agents` the agents."""
 

@@ -11,6 +11,7 @@ from typing import Any
 from riskpath.envs.american_put import AmericanPut
 from riskpath.envs.betting_game import BettingGame
 from riskpath.envs.environment import Environment
+from riskpath.envs.gamblers_ruin import GamblersRuin
 from riskpath.envs.gymnax_env import from_gymnax
 from riskpath.envs.inventory import Inventory
 from riskpath.envs.liquidation import Liquidation
@@ -19,6 +20,7 @@ from riskpath.envs.mountain_car import RiskyMountainCar
 from riskpath.envs.option_hedging import OptionHedging
 from riskpath.envs.random_mdp import RandomMDP
 from riskpath.envs.risky_grid import RiskyGrid
+from riskpath.envs.river_swim import RiverSwim
 from riskpath.envs.three_state import ThreeState
 from riskpath.envs.windy_cliff import WindyCliff
 from riskpath.errors import RiskpathError, did_you_mean
@@ -28,6 +30,7 @@ __all__ = [
     "AmericanPut",
     "BettingGame",
     "Environment",
+    "GamblersRuin",
     "Inventory",
     "Liquidation",
     "MeanReversionTrading",
@@ -35,6 +38,7 @@ __all__ = [
     "RandomMDP",
     "RiskyGrid",
     "RiskyMountainCar",
+    "RiverSwim",
     "ThreeState",
     "WindyCliff",
     "from_gymnax",

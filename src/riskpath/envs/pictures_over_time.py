@@ -20,8 +20,10 @@ from riskpath.envs.drawing import (
     signed,
     visited,
 )
+from riskpath.envs.gamblers_ruin import GamblersRuin
 from riskpath.envs.inventory import Inventory
 from riskpath.envs.liquidation import Liquidation
+from riskpath.envs.river_swim import RiverSwim
 
 WIDTH, LEFT = 600, 64
 """Pixels of a chart, and left of its columns for the scale."""
@@ -86,6 +88,52 @@ def draw_betting_game(env: BettingGame, episode: Episode) -> UInt8[np.ndarray, "
         chart.text(time, height(purse.money) - 12, f"{purse.money:.4g}")
     chart.rewards(16, episode.rewards)
     footer(chart.canvas, len(episode.rewards), env.rounds, sum(episode.rewards))
+    return chart.canvas.image()
+
+
+@picture.register(GamblersRuin)
+def draw_gamblers_ruin(env: GamblersRuin, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+    """Draw the coins after every round as a bar below the target, and the gains between the bars."""
+    purses = visited(env, episode)
+    chart = _Chart(env.rounds, 320)
+    top = 44.0
+
+    def height(money: float) -> float:
+        return chart.base - (chart.base - top) * money / env.target
+
+    for money in dict.fromkeys((0, env.start_money, env.target)):
+        chart.level(height(money), f"{money}")
+    for time, purse in enumerate(purses):
+        colour = COLOURS["goal"] if purse.money >= env.target else COLOURS["blue"]
+        chart.bar(time, height(purse.money), chart.base, INK if time == len(purses) - 1 else colour)
+        chart.text(time, height(purse.money) - 12, f"{purse.money:g}")
+    chart.rewards(16, episode.rewards)
+    footer(chart.canvas, len(episode.rewards), env.rounds, sum(episode.rewards))
+    return chart.canvas.image()
+
+
+@picture.register(RiverSwim)
+def draw_river_swim(env: RiverSwim, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+    """Draw the place after every step as a line, with the large reward at the top and the small one at the bottom."""
+    swimmers = visited(env, episode)
+    chart = _Chart(env.steps, 320)
+    top, gap = 28.0, (chart.base - 48.0) / (env.places - 1)
+
+    def at(time: int, place: int) -> tuple[float, float]:
+        return chart.x(time), top + (env.places - 1 - place) * gap
+
+    for place in range(env.places):
+        reward = env.small if place == 0 else env.large if place == env.places - 1 else None
+        line = "#dde4ec" if reward is None else COLOURS["goal" if place else "yellow"]
+        chart.level(at(0, place)[1], f"{place}" if reward is None else signed(reward), line)
+    way = [at(time, swimmer.place) for time, swimmer in enumerate(swimmers)]
+    dot = min(8.0, chart.pitch / 4)
+    chart.canvas.line(way, max(1.5, dot / 2), INK)
+    for point, reward in zip(way[:-1], episode.rewards, strict=True):
+        chart.canvas.disc(point, dot, COLOURS["goal"] if reward else COLOURS["blue"])
+    chart.canvas.disc(way[-1], dot + 2, INK)
+    chart.canvas.disc(way[-1], dot / 2, WHITE)
+    footer(chart.canvas, len(episode.rewards), env.steps, sum(episode.rewards))
     return chart.canvas.image()
 
 

@@ -26,7 +26,7 @@ import scipy.special
 from jaxtyping import Float, Real
 
 from riskpath.errors import RiskpathError
-from riskpath.risk.measures import RiskMeasure
+from riskpath.risk.measures import DistortionMeasure, RiskMeasure
 from riskpath.validation import require_counts
 
 BLOCK = 2**18
@@ -146,10 +146,27 @@ def _redraw(
     return estimates
 
 
-def risk_weights(risk: RiskMeasure, episodes: int) -> Float[np.ndarray, "N 1"]:
+def risk_weights(risk: DistortionMeasure, episodes: int) -> Float[np.ndarray, "N 1"]:
     """Return wᵣ = h(r/N) − h((r−1)/N), with which β of a sorted sample is a weighted sum."""
     h = np.asarray(risk.weight(np.arange(1, episodes + 1) / episodes), np.float64)
     return np.diff(h, prepend=0.0)[:, None]
+
+
+def linear_form(risk: RiskMeasure, returns: Real[np.ndarray, "S N"]) -> tuple[np.ndarray, Float[np.ndarray, "N 1"]]:
+    """Return numbers and weights of which β of every seed's returns is the weighted sum after sorting.
+
+    A distortion weights the returns themselves by rank. Any other measure is replaced by the mean of its influence
+    function u at the returns of the seed, moved so that its mean is β: how much one episode changes β.
+    """
+    if isinstance(risk, DistortionMeasure):
+        return returns, risk_weights(risk, returns.shape[-1])
+    count = returns.shape[-1]
+    even = np.full(count, 1 / count)
+    rows = []
+    for sample in np.asarray(returns, np.float64):
+        counted = np.asarray(risk.influence(sample, sample, even), np.float64)
+        rows.append(float(risk.value(sample)) + counted - counted.mean())
+    return np.stack(rows), even[:, None]
 
 
 def quantile_weights(levels: Iterable[float] | float, episodes: int) -> Float[np.ndarray, "N M"]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from riskpath.errors import RiskpathError
-from riskpath.evaluation.bootstrap import Bootstrap, Interval, Resampled, quantile_weights, risk_weights
+from riskpath.evaluation.bootstrap import Bootstrap, Interval, Resampled, linear_form, quantile_weights
 from riskpath.mdp.solution import Solution
 from riskpath.plot import distributions
 from riskpath.risk.compose import parse_risk
@@ -167,7 +167,7 @@ class Evaluation:
         """Return bootstrap resamples of β of each setting."""
         returns, measure = self._checked(discounted), None if measure is None else parse_risk(measure)
         return [
-            bootstrap(sample, risk_weights(measure or own, returns.shape[-1]), stream=stream)
+            bootstrap(*linear_form(measure or own, sample), stream=stream)
             for own, sample in zip(self.risks, returns, strict=True)
         ]
 

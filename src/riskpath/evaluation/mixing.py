@@ -1,15 +1,15 @@
 """Policies and mixtures of policies, judged by the returns of held-out episodes.
 
-Where h is concave, β is convex in mixtures of laws and one member is best. Elsewhere a mixture may be better: it is
-built by moving weight towards one member after another, and kept only if it is better on episodes that did not choose
-it.
+For some measures one member is always best (`RiskMeasure.deterministic`), for example where h is concave. For others a
+mixture may be better: it is built by moving weight towards one member after another, and kept only if it is better on
+episodes that did not choose it.
 """
 
 import numpy as np
 from jaxtyping import Float
 
 from riskpath.mdp.grid_solution import influence
-from riskpath.risk.measures import RiskMeasure
+from riskpath.risk.measures import DistortionMeasure, RiskMeasure
 
 SHARES = np.linspace(0.0, 1.0, 21)[1:-1]
 """Shares of another member that are tried."""
@@ -30,12 +30,17 @@ class MixtureSample:
     def __init__(self, risk: RiskMeasure, returns: Float[np.ndarray, "M N"]):
         order = np.argsort(returns, axis=None)
         self.atoms, self.member = returns.ravel()[order], order // returns.shape[1]
+        self.risk = risk
+        if not isinstance(risk, DistortionMeasure):
+            return
         self.points = (1.0 - np.cos(np.linspace(0.0, np.pi, POINTS))) / 2.0
         self.slopes = np.diff(np.asarray(risk.weight(self.points), np.float64)) / np.diff(self.points)
 
     def value(self, weights: Float[np.ndarray, " M"]) -> float:
         """Return β of a mixture."""
         probs = weights[self.member] * (len(weights) / len(self.atoms))
+        if not isinstance(self.risk, DistortionMeasure):
+            return float(self.risk.of(self.atoms, probs))
         up_to = np.cumsum([np.append(0.0, probs), np.append(0.0, probs * self.atoms)], axis=1)  # ∫ dF, ∫ F⁻¹
         return float(self.slopes @ np.diff(np.interp(self.points, *up_to)))
 
@@ -52,7 +57,9 @@ def advantage(
 
 
 def _influence(risk: RiskMeasure, returns: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
-    """Return u(z) = ∫ h′(F) of every return: how much an episode counts for β, up to a constant."""
+    """Return the influence of every return: how much an episode counts for β, up to a constant."""
+    if not isinstance(risk, DistortionMeasure):
+        return np.asarray(risk.influence(returns, returns, np.full(len(returns), 1 / len(returns))))
     order = np.argsort(returns)
     counted = np.empty(len(returns))
     counted[order] = influence(returns[order], risk)
@@ -72,7 +79,7 @@ def best_mixture(
     members = np.eye(len(returns))
     if best is None:
         best = int(np.argmax([risk.value(one) for one in returns]))
-    if risk.concave:
+    if risk.deterministic:
         return members[best]
     choosing, checking = MixtureSample(risk, returns[:, ::2]), MixtureSample(risk, returns[:, 1::2])
     weights = max(members, key=choosing.value)

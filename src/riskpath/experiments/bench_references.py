@@ -68,7 +68,7 @@ def solve_reference(problem: Any, risk: str) -> Reference:
     value, measure = law.risk(risk), parse_risk(risk)
     solution = solve(target, measure, "adaptive")
     best = solution.lower if isinstance(solution, GridSolution) else solution.value
-    if isinstance(target, FiniteMDP) and not measure.concave:
+    if isinstance(target, FiniteMDP) and not measure.deterministic:
         best = max(best, solve(target, measure, "adaptive", randomised=True).value)
     return Reference(value, max(value, best), law.std)
 

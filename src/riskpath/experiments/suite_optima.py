@@ -128,7 +128,7 @@ def _classes(problem: FiniteMDP | GridProblem, risk: str) -> dict[str, dict[str,
     if isinstance(problem, FiniteMDP):
         if problem.successor is not None:
             classes["history"] = {"policies": "history"}
-        if not parse_risk(risk).concave:
+        if not parse_risk(risk).deterministic:
             classes["randomised"] = {"policies": "adaptive", "randomised": True}
     return classes
 

@@ -1,6 +1,7 @@
 """Finite decision problems, and problems on a grid: model, policies, exact evaluation, operators and exact solvers."""
 
 from riskpath.mdp import operators
+from riskpath.mdp.constrained_solver import RiskFrontier
 from riskpath.mdp.frontier import Frontier
 from riskpath.mdp.grid_policy import GridPolicy
 from riskpath.mdp.grid_problem import GridProblem, Quadrature, finite_noise, normal_noise
@@ -23,6 +24,7 @@ __all__ = [
     "MarkovPolicy",
     "Quadrature",
     "RandomisedPolicy",
+    "RiskFrontier",
     "Solution",
     "finite_noise",
     "frontier",

@@ -1,28 +1,35 @@
 """The best reward-adaptive policy: it sees time, state and return so far, and transitions may be random.
 
 CVaR and mixtures of the mean with one CVaR are solved to the global optimum by the goal recursion (`goal_solver`), or
-bracketed where rewards must be rounded. Any other measure is improved by utility iteration from many starts
-(`utility_iteration`). If all undominated laws can be listed (`attainable`), the result is compared with the best of
-them and is then proven optimal.
+bracketed where rewards must be rounded; VaR and the probability to reach a target by the same recursion with a jump
+(`reach_solver`). For entropic risk, EVaR, the worst and the best case, and for the mean, time and state suffice
+(`timed_solver`). Expected utilities and certainty equivalents are solved in the graph of returns (`utility_solver`).
+Any other measure is improved by utility iteration from many starts (`utility_iteration`); if all undominated laws can
+be listed (`attainable`), the result is compared with the best of them and is then proven optimal.
 
-All policies here are deterministic. For h that is not concave a randomised policy can be better (`randomised_solver`).
+All policies here are deterministic. For some measures a randomised policy can be better (`randomised_solver`).
 """
 
 import numpy as np
 
 from riskpath.errors import RiskpathError
 from riskpath.mdp.attainable import attainable
-from riskpath.mdp.dominance import dominance_order
 from riskpath.mdp.goal_recursion import TIE_WEIGHT, Progress
 from riskpath.mdp.goal_solver import TOLERANCE, solve_levels
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import Policy
+from riskpath.mdp.reach_solver import solve_reach
 from riskpath.mdp.return_graph import ReturnGraph
 from riskpath.mdp.solution import Solution
+from riskpath.mdp.timed_solver import is_timed, solve_timed
 from riskpath.mdp.utility_iteration import utility_iteration
+from riskpath.mdp.utility_solver import solve_equivalent, solve_utility
+from riskpath.risk.certainty_equivalents import CertaintyEquivalent
 from riskpath.risk.compose import mean_and_cvar
 from riskpath.risk.law import Law
 from riskpath.risk.measures import RiskMeasure
+from riskpath.risk.quantile_measures import VaR
+from riskpath.risk.utility_measures import ReachProbability, Utility
 
 PROOF_LIMIT = 4096
 """The largest number of laws combined at one state; beyond it no proof is attempted."""
@@ -33,7 +40,18 @@ def solve_adaptive(
 ) -> Solution:
     """Return the best policy of (time, state, return so far), or the best known one where no proof is possible."""
     if (parts := mean_and_cvar(risk)) is not None:
-        return _solve_goal(mdp, risk, *parts, tolerance, progress)
+        share, level = parts
+        if (share == 0 or level == 1.0) and mdp.discount != 1.0:  # the mean, for which no return has to be rounded
+            return solve_timed(mdp, risk, progress)
+        return _solve_goal(mdp, risk, share, level, tolerance, progress)
+    if is_timed(risk):
+        return solve_timed(mdp, risk, progress)
+    if isinstance(risk, VaR | ReachProbability):
+        return solve_reach(mdp, risk, tolerance, progress)
+    if isinstance(risk, Utility):
+        return solve_utility(mdp, risk)
+    if isinstance(risk, CertaintyEquivalent):
+        return solve_equivalent(mdp, risk, progress)
     found = utility_iteration(ReturnGraph(mdp), risk, progress=progress)
     law, policy = found.law(), found.policy()
     proof = _prove(mdp, risk)
@@ -66,7 +84,7 @@ def _solve_goal(
 def _prove(mdp: FiniteMDP, risk: RiskMeasure) -> tuple[float, Law, Policy] | None:
     """Return the best value, law and policy of all undominated attainable laws, or None if they cannot be listed."""
     try:
-        laws = attainable(mdp, dominance_order(risk), PROOF_LIMIT)
+        laws = attainable(mdp, risk.order, PROOF_LIMIT)
     except RiskpathError:  # a law has too many atoms: the result is not proven
         return None
     if laws is None:

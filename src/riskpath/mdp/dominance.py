@@ -1,8 +1,8 @@
 """Pruning of laws by stochastic dominance.
 
 Adding an independent return, shifting, scaling and mixing preserve stochastic dominance. So a dominated law can be
-replaced by the law that dominates it, at any point of an episode, without loss: with first-order dominance for every
-distortion measure, with second-order dominance for measures with concave h.
+replaced by the law that dominates it, at any point of an episode, without loss, to the order that the measure respects:
+`RiskMeasure.order`. Measures of order 0 respect none, and only equal laws are dropped.
 """
 
 from collections.abc import Sequence
@@ -10,21 +10,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from riskpath.risk.law import Law
-from riskpath.risk.measures import RiskMeasure
 
 _LEVELS = np.linspace(0, 1, 18)[1:]
 """The levels at which laws are compared before the full test."""
-
-
-def dominance_order(risk: RiskMeasure) -> int:
-    """Return the order of dominance that prunes most among those that the measure respects."""
-    return 2 if risk.concave else 1
 
 
 def undominated(laws: Sequence[Law], order: int) -> list[int]:
     """Return the indices of the laws that no other law dominates, by descending mean; equal laws are kept once."""
     if len(laws) <= 1:
         return list(range(len(laws)))
+    if order == 0:
+        distinct = {(law.atoms.tobytes(), law.probs.tobytes()): index for index, law in enumerate(laws)}
+        return sorted(distinct.values(), key=lambda index: -laws[index].mean)
     # A law can only dominate another one if it is ahead at each of a few points, which is a quick test.
     points = np.stack([_signature(law, order) for law in laws])
     slack = 1e-8 * max(1.0, float(np.abs(points).max()))

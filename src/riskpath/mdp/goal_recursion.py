@@ -13,6 +13,9 @@ If x is so low that no return to go reaches 0, V is (1 + λ)(x + best mean); if 
 does, V is λ(x + best mean). Between these ends V is stored. If rewards are rounded, the result is a bound anyway, and
 the stored part is cut where V is within a small distance of these two lines. Beyond the cut a lower bound uses that
 the slope of V is between 0 and 1, an upper bound uses the lines (with λ = 0).
+
+With a *jump*, V = λx + 1 where an episode ends with x ≥ 0 and λx elsewhere: V_0(s₀, −b) is then the largest probability
+to reach b, for every b (`reach_solver`).
 """
 
 from collections.abc import Callable
@@ -31,6 +34,9 @@ TIE_WEIGHT = 1e-10
 TRIM = 1e-2
 """How close V must be to its asymptotes to be cut off, in units; only where rewards are rounded."""
 
+TRIM_PROB = 1e-11
+"""The same for the probability to reach a threshold."""
+
 Progress = Callable[[int, int], None]
 """Receives the number of steps done and of all steps."""
 
@@ -42,24 +48,30 @@ class _Window:
     first: int
     values: Float[np.ndarray, " n"]
     below: float
-    """V(x) = (1 + λ)x + below for smaller x."""
+    """V(x) = slope · x + below for smaller x, with the first of the slopes."""
     above: float
-    """V(x) = λx + above for larger x."""
+    """V(x) = slope · x + above for larger x, with the second of the slopes."""
+    slopes: tuple[float, float]
+    """The slopes of both ends: 1 + λ and λ, with a jump λ and λ."""
 
-    def add_to(self, total: Float[np.ndarray, " m"], start: int, prob: float, weight: float) -> None:
+    def add_to(self, total: Float[np.ndarray, " m"], start: int, prob: float) -> None:
         """Add prob × V(x) for x = start, start + 1, … to an array."""
         left = min(max(self.first - start, 0), total.size)
         right = min(max(self.first + self.values.size - start, 0), total.size)
         if left:
-            slope = prob * (1 + weight)
-            total[:left] += slope * np.arange(start, start + left) + prob * self.below
+            total[:left] += prob * self.slopes[0] * np.arange(start, start + left) + prob * self.below
         if right > left:
             total[left:right] += prob * self.values[start + left - self.first : start + right - self.first]
         if right < total.size:
-            total[right:] += prob * weight * np.arange(start + right, start + total.size) + prob * self.above
+            far = np.arange(start + right, start + total.size)
+            total[right:] += prob * self.slopes[1] * far + prob * self.above
 
 
-_END = _Window(0, np.zeros(1), 0.0, 0.0)
+def _end(weight: float, jump: bool) -> _Window:
+    """Return V where an episode ends."""
+    if jump:
+        return _Window(0, np.ones(1), 0.0, 1.0, (weight, weight))
+    return _Window(0, np.zeros(1), 0.0, 0.0, (1 + weight, weight))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +132,10 @@ def goal_recursion(
     lattice: Lattice,
     weight: float = TIE_WEIGHT,
     progress: Progress | None = None,
+    jump: bool = False,
 ) -> GoalTables:
     """Run the backward pass; `weight` is λ, which must be 0 if rewards are rounded."""
+    end = _end(weight, jump)
     steps = [lattice.in_units(layer.reward, time) for time, layer in enumerate(layers)]
     means = mean_values(layers, [step.astype(float) for step in steps])
     exact = return_bounds(layers, steps) if lattice.rounding == "exact" else None
@@ -131,17 +145,19 @@ def goal_recursion(
         layer, step = layers[time], steps[time]
         mean, mean_pair = means[time]
         if exact is None:
-            starts, sizes = _reach(layer, step, following)
+            starts, sizes = _reach(layer, step, [*following, end])
+            starts, sizes = starts - jump, sizes + jump  # with a jump, the first entry bounds V below it
         else:
             starts, sizes = -exact[time][1], exact[time][1] - exact[time][0] + 1
         windows, picks = [], []
         for state in range(len(layer.states)):
             pairs = range(layer.first_pair[state], layer.first_pair[state + 1])
-            values, pick = _best(layer, step, pairs, following, int(starts[state]), int(sizes[state]), weight)
+            values, pick = _best(layer, step, pairs, [*following, end], int(starts[state]), int(sizes[state]))
             m = float(mean[state])
-            window = _Window(int(starts[state]), values, (1 + weight) * m, weight * m)
+            ends = end.slopes[0] * m, end.above + end.slopes[1] * m
+            window = _Window(int(starts[state]), values, *ends, end.slopes)
             if lattice.rounding != "exact":
-                window, pick = _trim(window, pick, lattice.rounding == "down")
+                window, pick = _trim(window, pick, lattice.rounding == "down", jump)
             windows.append(window)
             picks.append(pick)
         following = windows
@@ -153,41 +169,43 @@ def goal_recursion(
             outside.append(np.repeat((mean_pair - layer.first_pair[:-1])[:, None], 2, axis=1))
         if progress is not None:
             progress(done + 1, len(layers))
-    thresholds, values = _at_start(mdp, layers, following, weight)
+    thresholds, values = _at_start(mdp, layers, [*following, end])
     return GoalTables(layers, lattice, steps, first[::-1], chosen[::-1], outside[::-1], thresholds, values, weight)
 
 
 def _reach(
-    layer: LayerArrays, step: Int[np.ndarray, "P O"], following: list[_Window]
+    layer: LayerArrays, step: Int[np.ndarray, "P O"], windows: list[_Window]
 ) -> tuple[Int[np.ndarray, " S"], Int[np.ndarray, " S"]]:
     """Return the first x and the number of x at which V is not linear, for every state."""
-    windows = [*following, _END]
     first = np.array([window.first for window in windows])
     last = first + np.array([window.values.size for window in windows]) - 1
     starts = layer.lowest((first[layer.next] - step).min(axis=1))
     return starts, layer.best((last[layer.next] - step).max(axis=1)) - starts + 1
 
 
-def _trim(window: _Window, pick: np.ndarray, lower: bool) -> tuple[_Window, np.ndarray]:
+def _trim(window: _Window, pick: np.ndarray, lower: bool, jump: bool) -> tuple[_Window, np.ndarray]:
     """Cut both ends where V is close to its asymptotes, so that what is left is a bound still (λ = 0)."""
     x = np.arange(window.first, window.first + window.values.size)
-    left = int(np.searchsorted(x + window.below - window.values, TRIM, side="right"))  # both gaps are monotone in x
-    right = int(np.searchsorted(window.values, -TRIM, side="left"))
+    trim = TRIM_PROB if jump else TRIM
+    gap = window.values if jump else x + window.below - window.values
+    left = int(np.searchsorted(gap, trim, side="right"))  # both gaps are monotone in x
+    right = int(np.searchsorted(window.values, window.above - trim, side="left"))
     left = max(min(left, x.size) - 1, 0)
     right = min(max(right, left), x.size - 1)
     values = window.values[left : right + 1].copy()
-    below, above = (values[0] - x[left], values[-1]) if lower else (window.below, 0.0)
-    return _Window(int(x[left]), values, float(below), float(above)), pick[left : right + 1].copy()
+    below, above = (values[0] - x[left], values[-1]) if lower else (window.below, window.above)
+    if jump:
+        below = 0.0 if lower else values[0]
+    return _Window(int(x[left]), values, float(below), float(above), window.slopes), pick[left : right + 1].copy()
 
 
 def _best(
     layer: LayerArrays,
     step: Int[np.ndarray, "P O"],
     pairs: range,
-    following: list[_Window],
+    windows: list[_Window],
     x: int,
     size: int,
-    weight: float,
 ) -> tuple[Float[np.ndarray, " n"], np.ndarray]:
     """Return max_a E[V(S′, x + γᵗR)] of one state and the number of the best action, for `size` values from x on."""
     best = np.full(size, -np.inf)
@@ -196,7 +214,7 @@ def _best(
         total = np.zeros(size)
         for prob, move, after in zip(layer.prob[pair], step[pair], layer.next[pair], strict=True):
             if prob > 0:
-                (following[after] if after >= 0 else _END).add_to(total, x + int(move), float(prob), weight)
+                windows[after].add_to(total, x + int(move), float(prob))  # the last one is the end
         better = total > best
         np.copyto(best, total, where=better)
         pick[better] = number
@@ -204,14 +222,14 @@ def _best(
 
 
 def _at_start(
-    mdp: FiniteMDP, layers: list[LayerArrays], windows: list[_Window], weight: float
+    mdp: FiniteMDP, layers: list[LayerArrays], windows: list[_Window]
 ) -> tuple[Int[np.ndarray, " B"], Float[np.ndarray, " B"]]:
     """Return every threshold that can be best, and the mean of V_0 over the start states."""
     index = {state: number for number, state in enumerate(layers[0].states)} if layers else {}
-    started = [(prob, windows[index[state]] if state in index else _END) for state, prob in mdp.start.items()]
+    started = [(prob, windows[index.get(state, -1)]) for state, prob in mdp.start.items()]
     first = min(window.first for _, window in started)
     last = max(window.first + window.values.size for _, window in started)
     total = np.zeros(last - first)
     for prob, window in started:
-        window.add_to(total, first, prob, weight)
+        window.add_to(total, first, prob)
     return -np.arange(first, last)[::-1], total[::-1]

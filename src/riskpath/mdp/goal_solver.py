@@ -90,10 +90,10 @@ def solve_levels(
     """
     layers = layer_arrays(mdp)
     unit = find_unit(layers, mdp.discount)
-    cells = MAX_CELLS + 1 if unit is None else _cells(layers, Lattice(unit, 1.0, "exact"))
+    cells = MAX_CELLS + 1 if unit is None else count_cells(layers, Lattice(unit, 1.0, "exact"))
     graph = None
     if cells > FEW_CELLS:
-        graph = _small_graph(mdp, layers, MAX_NODES if cells > MAX_CELLS else FEW_NODES)
+        graph = small_graph(mdp, layers, MAX_NODES if cells > MAX_CELLS else FEW_NODES)
     if graph is None and unit is not None and cells <= MAX_CELLS:
         tables = goal_recursion(mdp, layers, Lattice(unit, 1.0, "exact"), weight, progress)
         goals, values = _best(tables, levels)
@@ -109,7 +109,7 @@ def solve_levels(
     return LevelOptima(goals, values, values, _InGraph(graph, weight, searched), True)
 
 
-def _small_graph(mdp: FiniteMDP, layers: list[LayerArrays], nodes: int) -> ReturnGraph | None:
+def small_graph(mdp: FiniteMDP, layers: list[LayerArrays], nodes: int) -> ReturnGraph | None:
     """Return the graph of returns, or None if it is too large for a search over thresholds."""
     try:
         graph = ReturnGraph(mdp, layers, nodes)
@@ -124,7 +124,7 @@ def _best(tables: GoalTables, levels: Sequence[float]) -> tuple[np.ndarray, np.n
     return np.array([goal for goal, _ in found]) * tables.lattice.unit, np.array([value for _, value in found])
 
 
-def _cells(layers: list[LayerArrays], lattice: Lattice) -> int:
+def count_cells(layers: list[LayerArrays], lattice: Lattice) -> int:
     """Return the number of cells that an exact backward pass stores."""
     steps = [lattice.in_units(layer.reward, time) for time, layer in enumerate(layers)]
     return sum(int((high - low + 1).sum()) for low, high in return_bounds(layers, steps))

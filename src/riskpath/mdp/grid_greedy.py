@@ -16,11 +16,11 @@ from riskpath.mdp.grid_layout import Layout
 from riskpath.mdp.grid_policy import first_best
 from riskpath.mdp.grid_stencils import read, widen
 from riskpath.mdp.grid_utility import SHORTFALL, ReturnAxis
-from riskpath.risk.measures import CVaR, RiskMeasure
+from riskpath.risk.measures import CVaR, DistortionMeasure
 
 
 def greedy_tables(
-    plan: Layout, axis: ReturnAxis, risk: RiskMeasure, *, progress: Progress | None = None
+    plan: Layout, axis: ReturnAxis, risk: DistortionMeasure, *, progress: Progress | None = None
 ) -> tuple[Float[Array, " N"], ...]:
     """Return β of the return to go after every decision, for every time, if every later decision is greedy in it."""
     problem, margin, value, tables = plan.problem, plan.margin(axis), None, []
@@ -59,7 +59,7 @@ def _follow(expected: Array, risks: Array, options: Choices, axis: ReturnAxis, m
 
 
 @jax.jit
-def _risk_of_rows(rows: Array, axis: ReturnAxis, risk: RiskMeasure) -> Float[Array, " N"]:
+def _risk_of_rows(rows: Array, axis: ReturnAxis, risk: DistortionMeasure) -> Float[Array, " N"]:
     """Return β of the returns whose E[min(x + Z, 0)] are the rows."""
     if isinstance(risk, CVaR):
         return (rows / risk.level - axis.values[None, :]).max(axis=1)

@@ -15,7 +15,7 @@ from riskpath.mdp.grid_layout import Layout
 from riskpath.mdp.grid_policy import GridPolicy
 from riskpath.mdp.grid_solution import influence
 from riskpath.mdp.grid_utility import SHORTFALL, KinkedUtility, ReturnAxis, TabulatedUtility
-from riskpath.risk.measures import RiskMeasure
+from riskpath.risk.measures import DistortionMeasure
 
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75)
 """The levels of CVaR whose optima are starts."""
@@ -27,7 +27,7 @@ EPISODES = 50_000
 
 def improve_utility(
     plan: Layout,
-    risk: RiskMeasure,
+    risk: DistortionMeasure,
     mean_policy: GridPolicy,
     axis: ReturnAxis,
     *,
@@ -56,7 +56,7 @@ def improve_utility(
 
 
 def _starts(
-    plan: Layout, risk: RiskMeasure, mean_policy: GridPolicy, axis: ReturnAxis, progress: Progress | None
+    plan: Layout, risk: DistortionMeasure, mean_policy: GridPolicy, axis: ReturnAxis, progress: Progress | None
 ) -> list[GridPolicy]:
     """Return the optima of CVaR levels and, if β is not averse, policies that want a return above a threshold."""
     capped = backward(plan, axis, SHORTFALL, progress=progress)
@@ -78,7 +78,9 @@ def _axis_of_totals(plan: Layout, axis: ReturnAxis, returns: np.ndarray) -> Retu
     return ReturnAxis.over(min(low, reach_low + low), max(high, reach_high + high), plan.problem.return_points)
 
 
-def _tabulated(plan: Layout, axis: ReturnAxis, returns: Float[np.ndarray, " n"], risk: RiskMeasure) -> TabulatedUtility:
+def _tabulated(
+    plan: Layout, axis: ReturnAxis, returns: Float[np.ndarray, " n"], risk: DistortionMeasure
+) -> TabulatedUtility:
     """Return u of a sample on the grid, with its last slopes beyond the smallest and the largest return."""
     chosen = returns[np.linspace(0, len(returns) - 1, min(len(returns), 4001)).astype(int)]
     heights = influence(chosen, risk)

@@ -10,7 +10,7 @@ from riskpath.mdp.grid_market_policy import MarketPolicy
 from riskpath.mdp.grid_memory import in_units
 from riskpath.mdp.grid_policy import GridPolicy
 from riskpath.mdp.grid_problem import GridProblem
-from riskpath.mdp.utility_iteration import slopes
+from riskpath.risk.compose import as_distortion
 from riskpath.risk.law import Law
 from riskpath.risk.measures import RiskMeasure
 
@@ -45,7 +45,7 @@ def influence(z: Float[np.ndarray, " n"], risk: RiskMeasure) -> Float[np.ndarray
     """Return u(z) = ∫^z h′(F(x)) dx at every point of a sorted sample."""
     cdf = np.arange(1, len(z) + 1) / len(z)
     width = min(0.25, 2 / np.sqrt(len(z)))
-    slope = slopes(cdf[:, None], risk, width)[:, 0]
+    slope = np.asarray(as_distortion(risk, "a sample of a grid").slope(cdf, width))
     return np.concatenate([[0.0], np.cumsum(slope[:-1] * np.diff(z))])
 
 

@@ -31,8 +31,8 @@ from riskpath.mdp.grid_policy import GridPolicy
 from riskpath.mdp.grid_problem import GridProblem
 from riskpath.mdp.grid_solution import GridOptima, GridSolution, measured, thinned
 from riskpath.mdp.grid_utility import SHORTFALL, KinkedUtility, ReturnAxis
-from riskpath.risk.compose import as_risk, mean_and_cvar
-from riskpath.risk.measures import RiskMeasure
+from riskpath.risk.compose import as_distortion, mean_and_cvar
+from riskpath.risk.measures import DistortionMeasure, RiskMeasure
 from riskpath.validation import require_counts, require_positive
 
 GridPolicies = Literal["adaptive", "markov"]
@@ -85,7 +85,7 @@ def solve_grid(
         raise RiskpathError(f"policies on a grid must be one of {accepted}, got {policies!r}")
     require_counts(2, episodes=episodes)
     require_positive(time_limit=time_limit)
-    risk = as_risk(risk)
+    risk = as_distortion(risk, "a problem on a grid", "tables are solved for it")
     form, parts = form_of(problem), mean_and_cvar(risk)
     wants_mean = parts is not None and (parts[0] == 0 or parts[1] == 1)  # all classes agree on the mean
     if isinstance(form, Form) and parts is not None and (wants_mean or policies == "adaptive"):
@@ -98,7 +98,7 @@ def solve_grid(
 
 def _solve_market(
     form: Form,
-    risk: RiskMeasure,
+    risk: DistortionMeasure,
     parts: tuple[float, float],
     policies: str,
     episodes: int,
@@ -172,7 +172,7 @@ def _widened(form: Form, seed: int) -> GridProblem:
 
 def _solve_plainly(
     problem: GridProblem,
-    risk: RiskMeasure,
+    risk: DistortionMeasure,
     policies: str,
     episodes: int,
     bound: bool,

@@ -4,9 +4,9 @@ Such a policy is a fixed sequence of actions from each start state, so the solve
 is (time, state, law of the return so far). Two rules drop labels without losing the optimum:
 
 - dominance: another label of the same time and state has a law that dominates (see `dominance`);
-- bound: the best continuation cannot beat a sequence that is already known. For concave h a continuation Y adds at
-  most its mean, β[X + Y] ≤ β[X] + E[Y], because X + Y has the mean of X + E[Y] and more spread; for any h it adds at
-  most its largest value.
+- bound: the best continuation cannot beat a sequence that is already known. For measures that respect second-order
+  dominance a continuation Y is worth at most its mean, β[X + Y] ≤ β[X + E[Y]], because X + Y has the mean of X + E[Y]
+  and more spread; for others at most its largest value. Measures of order 0 have no bound.
 
 With several start states the value is β of the mixture, and the sequences of one start state are compared by
 dominance alone.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from riskpath.errors import RiskpathError
-from riskpath.mdp.dominance import dominance_order, undominated
+from riskpath.mdp.dominance import undominated
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import History, HistoryPolicy
 from riskpath.mdp.problem import Action, State
@@ -53,8 +53,8 @@ class _Search:
     """The search over action sequences of one problem under one measure."""
 
     def __init__(self, mdp: FiniteMDP, risk: RiskMeasure):
-        self.mdp, self.value, self.order = mdp, value_function(risk), dominance_order(risk)
-        expect = Mean().value if risk.concave else lambda values, _: max(values)
+        self.mdp, self.risk, self.value, self.order = mdp, risk, value_function(risk), risk.order
+        expect = Mean().value if self.order == 2 else lambda values, _: max(values)
         self.to_go = [{s: max(q.values()) for s, q in table.items()} for table in mdp.backward(expect)]
         self.moves = {state: self._distinct_moves(state) for state in mdp.outcomes}
         self.labels = 0
@@ -105,7 +105,10 @@ class _Search:
 
     def _bound(self, law: Law, time: int, state: State) -> float:
         """Return an upper bound of the risk of every continuation."""
-        return self.value(law) + self.mdp.discount**time * self.to_go[time][state]
+        if self.order == 0:
+            return float("inf")
+        more = self.mdp.discount**time * self.to_go[time][state]
+        return self.value(law) + more if self.risk.monetary else self.value(law.shift(more))
 
 
 def _check_size(atoms: int) -> None:

@@ -5,6 +5,7 @@ that are already risks, so its value is not the risk of any return. The `value` 
 whole return of its policy; the nested risk is in `details["nested_value"]`.
 """
 
+from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import MarkovPolicy, TimedPolicy
 from riskpath.mdp.problem import State
@@ -14,6 +15,8 @@ from riskpath.risk.measures import RiskMeasure
 
 def solve_nested(mdp: FiniteMDP, risk: RiskMeasure) -> Solution:
     """Return the policy that attains V_t(s) = max_a β[R + γ V_{t+1}(S′)]."""
+    if not risk.monetary:
+        raise RiskpathError(f"nested risk adds rewards to values of the measure, and {risk} is not an amount of return")
     tables = mdp.backward(lambda values, probs: float(risk.value(values, probs)))
     timed = {(t, state): max(q, key=q.__getitem__) for t, table in enumerate(tables) for state, q in table.items()}
     first_values = {state: max(q.values()) for state, q in tables[0].items()} if tables else {}

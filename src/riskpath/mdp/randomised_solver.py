@@ -1,14 +1,14 @@
 """The best reward-adaptive policy that may draw one of several deterministic policies at the start of an episode.
 
 β[Z] = const − ∫ h(F(x)) dx. For convex h, β is concave in mixtures of laws: conditional-gradient steps converge to the
-global optimum. A step computes u(z) = ∫^z h′(F(x)) dx from the mixture F, finds the best policy for E[u(Z)], adds its
-law to the mixture and optimises the weights again. Because a concave function lies below its tangents,
+global optimum. A step computes the influence function u of β at the mixture F, finds the best policy for E[u(Z)], adds
+its law to the mixture and optimises the weights again. Because a concave function lies below its tangents,
 
     β* ≤ β(F̂) + max_G E_G[u] − E_F̂[u]
 
-for every F̂; the distance of the mixture from this bound is the duality gap, a proof. For concave h a deterministic
-policy is optimal. For other h the steps start from the best deterministic policies that utility iteration finds, and
-the gap proves nothing.
+for every F̂; the distance of the mixture from this bound is the duality gap, a proof. For concave h, certainty
+equivalents, VaR and expected utilities a deterministic policy is optimal. For other measures the steps start from the
+best deterministic policies that utility iteration finds, and the gap proves nothing.
 """
 
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import RandomisedPolicy
 from riskpath.mdp.return_graph import ReturnGraph, Utilities
 from riskpath.mdp.solution import Component, Solution
-from riskpath.mdp.utility_iteration import cumulative, law_values, slopes, utilities_of, utility_iteration
+from riskpath.mdp.utility_iteration import cumulative, influences, law_values, utility_iteration
 from riskpath.risk.law import Law
-from riskpath.risk.measures import RiskMeasure
+from riskpath.risk.measures import DistortionMeasure, RiskMeasure
 
 STEPS = 200
 """The largest number of conditional-gradient steps."""
@@ -40,29 +40,30 @@ NEGLIGIBLE = 1e-6
 
 
 def solve_randomised(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None = None) -> Solution:
-    """Return the best randomised policy, or the best known one if h is neither concave nor convex."""
-    if risk.concave:
+    """Return the best randomised policy, or the best known one if β is neither convex nor concave in mixtures."""
+    if risk.deterministic:
         found = solve_adaptive(mdp, risk, progress=progress)
-        report = f"{found.report}; h is concave, so a deterministic policy is optimal"
+        report = f"{found.report}; a deterministic policy is optimal for this measure"
         parts = (Component(1.0, found.law, found.policy),)
         details = {**found.details, "gap": 0.0} if found.optimal else found.details
         return Solution(
             mdp, risk, "adaptive", found.value, found.law, found.policy, found.optimal, report, details, None, parts
         )
     graph = ReturnGraph(mdp)
-    convex = is_convex(risk)
+    convex = isinstance(risk, DistortionMeasure) and is_convex(risk)
     visited = utility_iteration(graph, risk, keep=STARTS, progress=progress)
     mixture = _Mixture(graph, risk, visited.probs, visited.utilities)
     mixture = (mixture if convex else mixture.best_pair()).reweighted()
     gap = np.inf
     spread = max(float(np.ptp(graph.finals)), 1e-12)
     for step in range(STEPS):
-        cdf = np.clip(mixture.cdf(), EDGE, 1 - EDGE)
-        utility = utilities_of(graph.finals, cdf, risk)
+        utility = influences(graph.finals, mixture.inner(), risk)
         response = graph.best_response(utility)
-        gap = min(gap, _bound(graph.finals, cdf, float(response.value[0] - utility[-1, 0]), risk) - mixture.value())
-        if gap <= GAP * spread:
-            break
+        if convex and isinstance(risk, DistortionMeasure):
+            best = float(response.value[0] - utility[-1, 0])
+            gap = min(gap, _bound(graph.finals, cumulative(mixture.inner()), best, risk) - mixture.value())
+            if gap <= GAP * spread:
+                break
         larger = mixture.with_law(response.final_probs(), utility).reweighted()
         if larger.value() <= mixture.value() + 1e-12 * spread:
             break
@@ -72,7 +73,7 @@ def solve_randomised(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | Non
     return _solution(mdp, risk, mixture, max(float(gap), 0.0), convex)
 
 
-def is_convex(risk: RiskMeasure) -> bool:
+def is_convex(risk: DistortionMeasure) -> bool:
     """Return whether h is convex, judged by its slopes at many points."""
     t = np.linspace(0, 1, 2001)
     slopes_of_h = np.diff(np.asarray(risk.weight(t), float))
@@ -92,8 +93,11 @@ class _Mixture:
     def _shares(self) -> Float[np.ndarray, " K"]:
         return np.eye(self.probs.shape[1])[0] if self.weights is None else self.weights
 
-    def cdf(self) -> Float[np.ndarray, "Z 1"]:
-        return cumulative(self.probs @ self._shares()[:, None])
+    def inner(self, weights: Any = None) -> Float[np.ndarray, "Z 1"]:
+        """Return the law of the mixture, with its distribution function kept away from 0 and 1."""
+        mixed = self.probs @ (self._shares() if weights is None else weights)[:, None]
+        cdf = np.clip(cumulative(mixed), EDGE, 1 - EDGE)
+        return np.diff(cdf, axis=0, prepend=0.0) if isinstance(self.risk, DistortionMeasure) else mixed
 
     def value(self) -> float:
         return float(law_values(self.graph.finals, self.probs @ self._shares()[:, None], self.risk)[0])
@@ -116,16 +120,15 @@ class _Mixture:
 
     def reweighted(self, rounds: int = 60) -> "_Mixture":
         """Move weight from the worst to the best law, with a line search, until nothing is gained."""
-        cdfs, gaps = cumulative(self.probs)[:-1], np.diff(self.graph.finals)
+        finals = self.graph.finals
         weights = self._shares().copy()
 
-        def loss(w: np.ndarray) -> float:  # ∫ h(F)
-            return float(np.asarray(self.risk.weight(np.clip(cdfs @ w, 0.0, 1.0))) @ gaps)
+        def loss(w: np.ndarray) -> float:
+            return -float(law_values(finals, self.probs @ w[:, None], self.risk)[0])
 
         now = loss(weights)
         for _ in range(rounds):
-            slope = slopes(np.clip(cdfs @ weights, EDGE, 1 - EDGE)[:, None], self.risk)[:, 0]
-            gradient = -(slope * gaps) @ cdfs  # of β in the weights
+            gradient = influences(finals, self.inner(weights), self.risk)[:, 0] @ self.probs  # of β in the weights
             used = np.flatnonzero(weights > 0)
             source, target = used[gradient[used].argmin()], int(gradient.argmax())
             if source == target or gradient[target] - gradient[source] <= 1e-12 * max(1.0, abs(now)):
@@ -164,10 +167,12 @@ def _line_search(loss: Any, largest: float) -> tuple[float, float]:
     return size, least
 
 
-def _bound(finals: Float[np.ndarray, " Z"], cdf: Float[np.ndarray, "Z 1"], best: float, risk: RiskMeasure) -> float:
+def _bound(
+    finals: Float[np.ndarray, " Z"], cdf: Float[np.ndarray, "Z 1"], best: float, risk: DistortionMeasure
+) -> float:
     """Return the tangent at F̂ at its maximum; `best` is max_G E_G[u] − u(largest return)."""
     inner, gaps = cdf[:-1, 0], np.diff(finals)
-    slope = slopes(cdf[:-1], risk)[:, 0]
+    slope = np.asarray(risk.slope(cdf[:-1]))[:, 0]
     return float(finals[-1] - np.asarray(risk.weight(inner)) @ gaps + (slope * inner) @ gaps + best)
 
 

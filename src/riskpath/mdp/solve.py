@@ -1,9 +1,12 @@
 """`solve` and `frontier`: the best policies of a class, for one problem and one risk measure or all CVaR levels."""
 
+from collections.abc import Mapping
 from typing import Any, Literal, get_args, overload
 
 from riskpath.errors import RiskpathError
 from riskpath.mdp.adaptive_solver import solve_adaptive
+from riskpath.mdp.constrained_solver import POINTS, RiskFrontier, risk_frontier, solve_constrained
+from riskpath.mdp.floors import read_floors
 from riskpath.mdp.frontier import LEVELS, Frontier, check_levels, finite_frontier
 from riskpath.mdp.goal_recursion import Progress
 from riskpath.mdp.goal_solver import TOLERANCE
@@ -30,6 +33,7 @@ def solve(
     policies: PolicyClass = "adaptive",
     *,
     randomised: bool = False,
+    subject_to: Mapping[Any, float] | None = None,
     tolerance: float = TOLERANCE,
     time_limit: float | None = None,
     progress: Progress | None = None,
@@ -41,6 +45,7 @@ def solve(
     policies: PolicyClass = "adaptive",
     *,
     randomised: bool = False,
+    subject_to: Mapping[Any, float] | None = None,
     tolerance: float = TOLERANCE,
     time_limit: float | None = None,
     progress: Progress | None = None,
@@ -51,6 +56,7 @@ def solve(
     policies: PolicyClass = "adaptive",
     *,
     randomised: bool = False,
+    subject_to: Mapping[Any, float] | None = None,
     tolerance: float = TOLERANCE,
     time_limit: float | None = None,
     progress: Progress | None = None,
@@ -74,6 +80,8 @@ def solve(
         policies: The class of policies.
         randomised: Let adaptive policies draw one of several policies at the start of an episode, which is better for
             some measures whose h is not concave.
+        subject_to: Floors under measures of the whole return, `{"cvar:0.1": 50.0}`. The best adaptive policy that
+            reaches them may draw one of several policies at the start.
         tolerance: Where the optimum can only be bracketed, the accepted width of the bracket as a share of the
             difference between the best and the mean-optimal policy.
         time_limit: On a grid, begin no refinement that would end after this many seconds; 60 by default.
@@ -86,9 +94,13 @@ def solve(
         raise RiskpathError(f'randomised=True needs policies="adaptive", got {policies!r}')
     check_tolerance(tolerance)
     risk = as_risk(risk)
+    floors = None if subject_to is None else read_floors(subject_to)
+    if floors is not None and policies != "adaptive":
+        raise RiskpathError(f'subject_to needs policies="adaptive", got {policies!r}')
     if (grid := as_grid_problem(problem)) is not None:
-        if randomised or policies not in get_args(GridPolicies):
+        if randomised or floors is not None or policies not in get_args(GridPolicies):
             kind = "randomised=True" if randomised else f"policies={policies!r}"
+            kind = kind if floors is None else "subject_to"
             raise RiskpathError(
                 f"{kind} needs a finite problem; on a grid there are {', '.join(get_args(GridPolicies))}"
             )
@@ -98,6 +110,8 @@ def solve(
     if time_limit is not None:
         raise RiskpathError("time_limit needs a problem on a grid; finite problems are solved in one pass")
     require_exact_steps(mdp.max_episode_steps)
+    if floors is not None:
+        return solve_constrained(mdp, risk, floors, progress)
     if policies == "markov":
         return solve_markov(mdp, risk)
     if policies == "history":
@@ -109,18 +123,42 @@ def solve(
     return solve_adaptive(mdp, risk, tolerance, progress)
 
 
+@overload
 def frontier(
     problem: Any, levels: Any = LEVELS, *, tolerance: float = TOLERANCE, progress: Progress | None = None
-) -> Frontier:
+) -> Frontier: ...
+@overload
+def frontier(
+    problem: Any, *, risk: RiskMeasure | str, floors: Any = POINTS, progress: Progress | None = None
+) -> RiskFrontier: ...
+def frontier(
+    problem: Any,
+    levels: Any = LEVELS,
+    *,
+    risk: RiskMeasure | str | None = None,
+    floors: Any = POINTS,
+    tolerance: float = TOLERANCE,
+    progress: Progress | None = None,
+) -> Frontier | RiskFrontier:
     """Return the best policy of every CVaR level from one backward pass, with mean, goal and law.
+
+    With `risk`, the other trade-off: the best mean for every floor under this measure.
 
     Args:
         problem: A `FiniteMDP`, a `GridProblem`, or an environment that has one: `rp.make("Inventory")`.
         levels: CVaR levels in (0, 1]; level 1 is the mean.
+        risk: A measure for floors.
+        floors: The floors, or how many of them.
         tolerance: As in `solve`.
         progress: As in `solve`.
     """
     check_tolerance(tolerance)
+    if risk is not None:
+        if as_grid_problem(problem) is not None:
+            raise RiskpathError("a frontier of floors needs a finite problem")
+        mdp = as_finite_mdp(problem)
+        require_exact_steps(mdp.max_episode_steps)
+        return risk_frontier(mdp, as_risk(risk), floors, progress)
     if (grid := as_grid_problem(problem)) is not None:
         return grid_frontier(grid, levels, progress=progress)
     return finite_frontier(as_finite_mdp(problem), check_levels(levels), tolerance, progress)

@@ -1,8 +1,9 @@
-"""Utility iteration: improve a policy for any distortion measure by solving expected-utility problems.
+"""Utility iteration: improve a policy for any measure by solving expected-utility problems.
 
-Near a law F, moving to G changes β by about E_G[u] − E_F[u] with u(z) = ∫^z h′(F(x)) dx. The iteration solves the
-expected-utility problem for u, computes the next u from the law of the resulting policy, and repeats. For concave h
-the right side is a lower bound of the change, so no step makes the policy worse; but the result may be a local maximum.
+Near a law F, moving to G changes β by about E_G[u] − E_F[u] with the influence function u of β at F. The iteration
+solves the expected-utility problem for u, computes the next u from the law of the resulting policy, and repeats. Where
+β is convex in mixtures of laws (distortions with concave h, certainty equivalents) the right side is a lower bound of
+the change, so no step makes the policy worse; but the result may be a local maximum.
 So many utilities are iterated together and the best law is kept. On large problems there are fewer of them.
 """
 
@@ -15,7 +16,7 @@ from riskpath.mdp.goal_recursion import Progress
 from riskpath.mdp.policies import Policy
 from riskpath.mdp.return_graph import ReturnGraph, Utilities
 from riskpath.risk.law import Law
-from riskpath.risk.measures import RiskMeasure
+from riskpath.risk.measures import DistortionMeasure, RiskMeasure
 
 STARTS = 96
 """How many levels the iteration starts from, in each of three families of utilities."""
@@ -75,14 +76,23 @@ def utility_iteration(
         else:
             break
         new = new[: max(FEWEST // 4, limit // 2)]
-        utilities = utilities_of(graph.finals, cumulative(probs[:, new]), risk)
+        utilities = influences(graph.finals, probs[:, new], risk)
     assert best is not None
     return best
 
 
 def law_values(finals: Float[np.ndarray, " Z"], probs: Probs, risk: RiskMeasure) -> Float[np.ndarray, " B"]:
     """Return β of every law."""
+    if not isinstance(risk, DistortionMeasure):
+        return np.array([float(risk.of(finals, column / column.sum())) for column in probs.T])
     return finals @ np.diff(np.asarray(risk.weight(cumulative(probs))), axis=0, prepend=0.0)
+
+
+def influences(finals: Float[np.ndarray, " Z"], probs: Probs, risk: RiskMeasure) -> Utilities:
+    """Return the influence function of β at every law."""
+    if isinstance(risk, DistortionMeasure):
+        return utilities_of(finals, cumulative(probs), risk)
+    return np.stack([risk.influence(finals, finals, column / column.sum()) for column in probs.T], axis=1)
 
 
 def cumulative(probs: Probs) -> Probs:
@@ -90,16 +100,10 @@ def cumulative(probs: Probs) -> Probs:
     return np.clip(np.cumsum(probs, axis=0), 0.0, 1.0)
 
 
-def utilities_of(finals: Float[np.ndarray, " Z"], cdf: Probs, risk: RiskMeasure, width: float = 1e-7) -> Utilities:
+def utilities_of(finals: Float[np.ndarray, " Z"], cdf: Probs, risk: DistortionMeasure) -> Utilities:
     """Return u(z) = ∫^z h′(F(x)) dx, which is linear with slope h′(F) between final returns."""
-    rise = slopes(cdf, risk, width)[:-1] * np.diff(finals)[:, None]
+    rise = np.asarray(risk.slope(cdf))[:-1] * np.diff(finals)[:, None]
     return np.concatenate([np.zeros((1, cdf.shape[1])), np.cumsum(rise, axis=0)])
-
-
-def slopes(cdf: Probs, risk: RiskMeasure, width: float = 1e-7) -> Probs:
-    """Return h′(F) as the slope of h over a short interval."""
-    low, high = np.clip(cdf - width, 0.0, 1.0), np.clip(cdf + width, 0.0, 1.0)
-    return (np.asarray(risk.weight(high)) - np.asarray(risk.weight(low))) / (high - low)
 
 
 def first_utilities(graph: ReturnGraph, risk: RiskMeasure) -> Utilities:
@@ -113,7 +117,8 @@ def first_utilities(graph: ReturnGraph, risk: RiskMeasure) -> Utilities:
     both = capped + floored[:, ::-1]
     uniform = np.linspace(0, 1, len(z))[:, None]
     laws = np.concatenate([np.clip(uniform**power, 0, 1) for power in (0.25, 0.5, 1.0, 2.0, 4.0)], axis=1)
-    return np.concatenate([z, capped, floored, both, curved, utilities_of(graph.finals, laws, risk)], axis=1)
+    own = influences(graph.finals, np.diff(laws, axis=0, prepend=0.0), risk)
+    return np.concatenate([z, capped, floored, both, curved, own], axis=1)
 
 
 def _thin(utilities: Utilities, limit: int) -> Utilities:

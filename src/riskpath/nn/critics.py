@@ -12,7 +12,7 @@ from riskpath.nn.losses import midpoints
 from riskpath.nn.mlp import MLP
 from riskpath.nn.network import Network
 from riskpath.nn.observation_encoder import ObservationEncoder
-from riskpath.risk.measures import RiskMeasure
+from riskpath.risk.measures import DistortionMeasure
 from riskpath.types import EnvSpec, Key, Window
 
 
@@ -62,7 +62,7 @@ class MarkovCritic(eqx.Module):
         """Return Z(s, a; τ) for one action."""
         return self.head.of_joint(self.features(observation), taus, action, self.columns)
 
-    def risk(self, observation: Shaped[Array, "*obs"], risk: RiskMeasure, levels: int) -> Float[Array, " A"]:
+    def risk(self, observation: Shaped[Array, "*obs"], risk: DistortionMeasure, levels: int) -> Float[Array, " A"]:
         """Return β[Z(s, a)] = ∫₀¹ Z(s, a; h⁻¹(τ)) dτ for all actions."""
         return self.head.mean(self.features(observation), risk.distort(midpoints(levels)))
 

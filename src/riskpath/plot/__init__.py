@@ -9,7 +9,7 @@ imported when the first figure is drawn: pip install 'riskpath[plot]'.
 
 from riskpath.plot.curves import plot_curve, reference_line, seeds_curve
 from riskpath.plot.distributions import compare, plot_law, plot_returns, quantile_steps
-from riskpath.plot.frontiers import plot_frontier
+from riskpath.plot.frontiers import plot_floors, plot_frontier
 from riskpath.plot.style import COLOURS, EXACT, PALETTE, panels, save
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "compare",
     "panels",
     "plot_curve",
+    "plot_floors",
     "plot_frontier",
     "plot_law",
     "plot_returns",

@@ -1,22 +1,41 @@
-"""Distortion risk measures, and finite laws of returns."""
+"""Risk measures, and finite laws of returns."""
 
-from riskpath.risk.compose import Distortion, Mixture, as_risk, parse_risk, register_risk
+from riskpath.risk.certainty_equivalents import OCE, MeanSemideviation, MonotoneMeanVariance
+from riskpath.risk.compose import Distortion, Mixture, Spectral, WeightedSum, as_risk, parse_risk, register_risk
+from riskpath.risk.entropic import Entropic, EVaR
 from riskpath.risk.inverse import inverse
 from riskpath.risk.law import Law
-from riskpath.risk.measures import CPW, POW, CVaR, Mean, RiskMeasure, Wang
+from riskpath.risk.measures import CPW, POW, CVaR, DistortionMeasure, Mean, Wang
+from riskpath.risk.quantile_measures import BestCase, VaR, WorstCase
+from riskpath.risk.risk_measure import RiskMeasure, UtilityForm
 from riskpath.risk.tabulated import Tabulated
+from riskpath.risk.utility_measures import ReachProbability, Utility
 
 __all__ = [
     "CPW",
+    "OCE",
     "POW",
+    "BestCase",
     "CVaR",
     "Distortion",
+    "DistortionMeasure",
+    "EVaR",
+    "Entropic",
     "Law",
     "Mean",
+    "MeanSemideviation",
     "Mixture",
+    "MonotoneMeanVariance",
+    "ReachProbability",
     "RiskMeasure",
+    "Spectral",
     "Tabulated",
+    "Utility",
+    "UtilityForm",
+    "VaR",
     "Wang",
+    "WeightedSum",
+    "WorstCase",
     "as_risk",
     "inverse",
     "parse_risk",

@@ -1,6 +1,6 @@
-"""Mixtures of measures, measures of your own, and measures written as text.
+"""Mixtures of measures, distortions of your own, and measures written as text.
 
-A mixture Σᵢ wᵢ βᵢ is the distortion measure with h = Σᵢ wᵢ hᵢ. Mean-CVaR is one.
+A mixture Σᵢ wᵢ βᵢ of distortion measures is the distortion measure with h = Σᵢ wᵢ hᵢ. Mean-CVaR is one.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,11 +11,16 @@ import numpy as np
 from jax.core import Tracer
 
 from riskpath.errors import RiskpathError, short_repr
+from riskpath.risk.certainty_equivalents import MeanSemideviation, MonotoneMeanVariance
+from riskpath.risk.entropic import Entropic, EVaR
 from riskpath.risk.inverse import inverse
-from riskpath.risk.measures import CPW, POW, CVaR, Level, Mean, RiskMeasure, Tau, Wang, as_level, level_text
+from riskpath.risk.measures import CPW, POW, CVaR, DistortionMeasure, Mean, Wang
+from riskpath.risk.quantile_measures import BestCase, VaR, WorstCase
+from riskpath.risk.risk_measure import Level, RiskMeasure, Tau, as_level, level_text
+from riskpath.risk.utility_measures import ReachProbability
 
 
-class Mixture(RiskMeasure):
+class Mixture(DistortionMeasure):
     """A convex mixture of measures: `Mixture([(0.7, "mean"), (0.3, CVaR(0.1))])` is mean-CVaR.
 
     Each part is a pair (share, measure); the measure may be a text.
@@ -23,23 +28,16 @@ class Mixture(RiskMeasure):
 
     shares: tuple[Level, ...]
     """The share of each measure: non-negative, with sum 1."""
-    measures: tuple[RiskMeasure, ...]
+    measures: tuple[DistortionMeasure, ...]
     """The measures, in the order of their shares."""
 
     def __init__(self, parts: Iterable[tuple[Any, RiskMeasure | str]]):
         flat = [inner for part in parts for inner in _flatten(part)]
         self.shares = tuple(share for share, _ in flat)
-        self.measures = tuple(measure for _, measure in flat)
+        self.measures = tuple(as_distortion(measure, "Mixture", "WeightedSum mixes it") for _, measure in flat)
 
     def __check_init__(self):
-        if not self.shares:
-            raise RiskpathError("a mixture needs at least one (share, measure) pair, got none")
-        if any(isinstance(share, Tracer) for share in self.shares):
-            return
-        shares = np.asarray(self.shares)
-        if not (shares >= 0).all() or (np.abs(shares.sum(axis=0) - 1) > 1e-6).any():
-            listed = ", ".join(f"{share:g}" for share in shares.ravel())
-            raise RiskpathError(f"shares of a mixture must be non-negative and sum to 1, got {listed}")
+        _check_shares(self.shares)
 
     def distort(self, tau: Tau) -> Any:
         """Return h⁻¹(τ) for the h of the mixture."""
@@ -56,8 +54,87 @@ class Mixture(RiskMeasure):
         return all(measure.concave for measure in self.measures)
 
     def __str__(self) -> str:
-        parts = zip(self.shares, self.measures, strict=True)
-        return "+".join(f"{level_text(share)}*{measure}" for share, measure in parts)
+        return _mixture_text(self.shares, self.measures)
+
+
+class Spectral(Mixture):
+    """A mixture of CVaR levels from a table, as text LEVEL=WEIGHT,LEVEL=WEIGHT,…
+
+    `Spectral([0.01, 0.1, 1.0], [0.2, 0.3, 0.5])`, or "spectral:0.01=0.2,0.1=0.3,1=0.5"; level 1 is the mean.
+    """
+
+    def __init__(self, levels: Iterable[Any], weights: Iterable[Any]):
+        levels, weights = list(levels), list(weights)
+        if len(levels) != len(weights):
+            raise RiskpathError(f"Spectral needs as many weights as levels, got {len(levels)} and {len(weights)}")
+        super().__init__([(weight, CVaR(level)) for level, weight in zip(levels, weights, strict=True)])
+
+
+class WeightedSum(RiskMeasure):
+    """A convex mixture of measures of any kind: `WeightedSum([(0.5, "mean"), (0.5, "evar:0.1")])`."""
+
+    shares: tuple[Level, ...]
+    """The share of each measure: non-negative, with sum 1."""
+    measures: tuple[RiskMeasure, ...]
+    """The measures, in the order of their shares."""
+
+    def __init__(self, parts: Iterable[tuple[Any, RiskMeasure | str]]):
+        flat = [inner for part in parts for inner in _flatten(part)]
+        self.shares = tuple(share for share, _ in flat)
+        self.measures = tuple(measure for _, measure in flat)
+
+    def __check_init__(self):
+        _check_shares(self.shares)
+
+    def of(self, atoms: Any, probs: Any) -> Any:
+        """Return Σᵢ shareᵢ βᵢ."""
+        return sum(share * m.of(atoms, probs) for share, m in zip(self.shares, self.measures, strict=True))
+
+    def influence(self, z: Any, atoms: Any, probs: Any) -> Any:
+        """Return Σᵢ shareᵢ uᵢ(z)."""
+        return sum(share * m.influence(z, atoms, probs) for share, m in zip(self.shares, self.measures, strict=True))
+
+    @property
+    def order(self) -> int:
+        """The least order of its parts."""
+        return min(measure.order for measure in self.measures)
+
+    @property
+    def monetary(self) -> bool:
+        """Whether all of its parts are."""
+        return all(measure.monetary for measure in self.measures)
+
+    def __str__(self) -> str:
+        return _mixture_text(self.shares, self.measures)
+
+
+def _mixture_text(shares: Iterable[Level], measures: Iterable[RiskMeasure]) -> str:
+    parts = zip(shares, measures, strict=True)
+    return "+".join(f"{level_text(share)}*{measure}" for share, measure in parts)
+
+
+def _check_shares(listed: tuple[Level, ...]) -> None:
+    if not listed:
+        raise RiskpathError("a mixture needs at least one (share, measure) pair, got none")
+    if any(isinstance(share, Tracer) for share in listed):
+        return
+    shares = np.asarray(listed)
+    if not (shares >= 0).all() or (np.abs(shares.sum(axis=0) - 1) > 1e-6).any():
+        text = ", ".join(f"{share:g}" for share in shares.ravel())
+        raise RiskpathError(f"shares of a mixture must be non-negative and sum to 1, got {text}")
+
+
+def as_distortion(
+    value: RiskMeasure | str, user: str = "a learning agent", others: str = "rp.solve serves it"
+) -> DistortionMeasure:
+    """Return a measure that weighs outcomes by rank, or refuse another one for its `user`."""
+    measure = as_risk(value)
+    if not isinstance(measure, DistortionMeasure):
+        raise RiskpathError(
+            f"{user} needs a measure that weighs outcomes by rank, such as cvar:0.1, wang:-0.75 or var:0.1; "
+            f"{measure} does not: {others}"
+        )
+    return measure
 
 
 def _flatten(part: Any) -> list[tuple[Level, RiskMeasure]]:
@@ -67,7 +144,7 @@ def _flatten(part: Any) -> list[tuple[Level, RiskMeasure]]:
     except (TypeError, ValueError):
         raise RiskpathError(f"parts of a mixture must be (share, measure) pairs, got {short_repr(part)}") from None
     share, measure = as_level(share, "the share of a mixture"), as_risk(measure)
-    if not isinstance(measure, Mixture):
+    if not isinstance(measure, Mixture | WeightedSum):
         return [(share, measure)]
     return [(share * inner, part) for inner, part in zip(measure.shares, measure.measures, strict=True)]
 
@@ -86,7 +163,7 @@ def mean_and_cvar(risk: RiskMeasure) -> tuple[float, float] | None:
     return next(((w, eta) for eta, w in tails.items()), (0.0, 1.0))
 
 
-class Distortion(RiskMeasure):
+class Distortion(DistortionMeasure):
     """A measure of your own, defined by its distortion: `Distortion(lambda tau: tau**2 * (3 - 2 * tau))`.
 
     The function must work on NumPy arrays and on JAX arrays. Without `h`, h is computed by bisection.
@@ -134,7 +211,25 @@ BY_NAME: dict[str, Callable[..., RiskMeasure]] = {
     "wang": Wang,
     "cpw": CPW,
     "pow": POW,
+    "entropic": Entropic,
+    "evar": EVaR,
+    "var": VaR,
+    "reach": ReachProbability,
+    "mmv": MonotoneMeanVariance,
+    "semidev": MeanSemideviation,
+    "worst": WorstCase,
+    "best": BestCase,
+    "spectral": Spectral,
 }
+WITHOUT_LEVEL = {"mean", "worst", "best"}
+"""The names of measures that have no level."""
+
+
+def text_of(name: str) -> str:
+    """Return how a measure is written: "mean", "cvar:LEVEL"."""
+    if name == "spectral":
+        return "spectral:TABLE"
+    return name if name in WITHOUT_LEVEL else f"{name}:LEVEL"
 
 
 def register_risk(name: str, measure: Callable[..., RiskMeasure]) -> None:
@@ -159,7 +254,7 @@ def as_risk(value: RiskMeasure | str) -> RiskMeasure:
 
 
 def parse_risk(text: str | RiskMeasure) -> RiskMeasure:
-    """Return the measure of a text: "mean", "cvar:0.25", "wang:-0.75", or a mixture, "0.7*mean+0.3*cvar:0.1".
+    """Return the measure of a text: "mean", "cvar:0.25", "evar:0.1", or a mixture, "0.7*mean+0.3*cvar:0.1".
 
     `str(measure)` is the inverse. A measure passes through unchanged.
     """
@@ -170,7 +265,9 @@ def _read_risk(text: str) -> RiskMeasure:
     if "*" not in text:
         return _read_one(text.strip(), text)
     parts = [part.partition("*") for part in text.replace(" ", "").split("+")]
-    return Mixture([(_read_number(share, text), _read_one(name, text)) for share, _, name in parts])
+    read = [(_read_number(share, text), _read_one(name, text)) for share, _, name in parts]
+    ranked = all(isinstance(measure, DistortionMeasure) for _, measure in read)
+    return Mixture(read) if ranked else WeightedSum(read)
 
 
 def _read_one(part: str, text: str) -> RiskMeasure:
@@ -178,8 +275,11 @@ def _read_one(part: str, text: str) -> RiskMeasure:
     name, colon, level = part.lower().partition(":")
     constructor = BY_NAME.get(name)
     if constructor is None or (constructor is Mean and colon):
-        known = ", ".join("mean" if known == "mean" else f"{known}:LEVEL" for known in BY_NAME)
+        known = ", ".join(map(text_of, BY_NAME))
         raise RiskpathError(f"unknown risk measure {text!r}; use {known}, or a mixture like 0.7*mean+0.3*cvar:0.1")
+    if constructor is Spectral:
+        pairs = [pair.partition("=") for pair in level.split(",")] if level else []
+        return Spectral([_read_number(x, text) for x, _, _ in pairs], [_read_number(w, text) for *_, w in pairs])
     arguments = [_read_number(level, text)] if colon else []
     try:
         return constructor(*arguments)

@@ -21,42 +21,29 @@ also under `jit`, `vmap` (over the level as well) and `grad`.
 """
 
 import abc
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any
 
 import equinox as eqx
-import jax
 import numpy as np
-from jax.core import Tracer
-from jaxtyping import Array, Float, Real
 
-from riskpath.errors import RiskpathError
-from riskpath.registry import Registered
-from riskpath.risk.inverse import as_float, inverse, namespace, on_interior
+from riskpath.risk.inverse import inverse, namespace, on_interior
+from riskpath.risk.risk_measure import (
+    Level,
+    Probs,
+    Returns,
+    RiskMeasure,
+    Tau,
+    UtilityForm,
+    as_distribution,
+    as_level,
+    check_level,
+    level_text,
+)
 from riskpath.risk.sorting import ascending
 
-Level: TypeAlias = float | Array
-Tau: TypeAlias = float | Float[np.ndarray, "*N"] | Float[Array, "*N"]
-"""Cumulative probabilities in [0, 1]: a number, or an array of any shape."""
 
-
-@runtime_checkable
-class DiscreteLaw(Protocol):
-    """An object with atoms and their probabilities, such as `riskpath.Law`."""
-
-    @property
-    def atoms(self) -> Any:
-        """The values, one-dimensional."""
-        ...
-
-    @property
-    def probs(self) -> Any:
-        """Their probabilities, of the same length."""
-        ...
-
-
-class RiskMeasure(eqx.Module, Registered):
-    """A risk measure β: a number for a distribution of returns; larger is better.
+class DistortionMeasure(RiskMeasure):
+    """A measure that weighs outcomes by rank, with h and its inverse.
 
     A measure of your own is a subclass with the three abstract members. If only one of `distort` and `weight` has a
     formula, compute the other with `inverse`. For a measure without parameters, `Distortion` is shorter.
@@ -75,81 +62,61 @@ class RiskMeasure(eqx.Module, Registered):
     def concave(self) -> bool:
         """Whether h is concave: the measure is risk averse and prefers less spread at the same mean."""
 
-    def value(
-        self,
-        returns: DiscreteLaw | Real[np.ndarray, " n"] | Real[Array, " n"] | Iterable[float],
-        probs: Real[np.ndarray, " n"] | Real[Array, " n"] | Iterable[float] | None = None,
-    ) -> Any:
+    @property
+    def order(self) -> int:
+        """2 where h is concave, else 1."""
+        return 2 if self.concave else 1
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether h is concave: then β is convex in mixtures of distributions."""
+        return self.concave
+
+    def value(self, returns: Returns, probs: Probs = None) -> Any:
         """Return β of a sample, of a weighted sample (atoms with their probabilities), or of a law.
 
         Probabilities are normalised, so counts work as well. Use `jax.vmap` for a batch of samples.
         """
-        if isinstance(returns, DiscreteLaw):
-            returns, probs = returns.atoms, returns.probs
-        returns, probs = _as_sequence(returns), None if probs is None else _as_sequence(probs)
-        xp, _ = namespace(returns, probs, self)
-        x = as_float(returns, xp)
-        p = None if probs is None else xp.asarray(probs, dtype=x.dtype)
-        _check_sample(x, p)
+        xp, x, p = as_distribution(self, returns, probs)
         # F at every atom. Its last value must be exactly 1, where h may be infinitely steep.
         if p is None:
             x = np.sort(x) if xp is np else ascending(x)
             cdf = xp.arange(1, x.size + 1, dtype=x.dtype) / x.size
         else:
-            order = xp.argsort(x)
-            x, cdf = x[order], xp.cumsum(p[order])
-            cdf = cdf / cdf[-1]
+            x, cdf = _sorted(x, p, xp)
         h = self.weight(cdf)
         mass = h - xp.concatenate([xp.zeros_like(h[:1]), h[:-1]])
         return xp.sum(x * mass)
 
+    def of(self, atoms: Any, probs: Any) -> Any:
+        """Return β of a distribution, Σᵢ xᵢ (h(Fᵢ) − h(Fᵢ₋₁))."""
+        return self.value(atoms, probs)
 
-def _as_sequence(values: Any) -> Any:
-    """Return an array or sequence unchanged, any other iterable as a list."""
-    return values if hasattr(values, "__array__") or isinstance(values, Sequence) else list(values)
+    def influence(self, z: Any, atoms: Any, probs: Any) -> Any:
+        """Return u(z) = ∫^z h′(F(x)) dx: linear between the values of the distribution, with slope h′(F)."""
+        xp, _ = namespace(z, atoms, probs, self)
+        x, cdf = _sorted(atoms, probs, xp)
+        slope = self.slope(xp.concatenate([xp.zeros_like(cdf[:1]), cdf]))
+        knots = xp.concatenate([xp.zeros_like(x[:1]), xp.cumsum(slope[1:-1] * xp.diff(x))])
+        ends = slope[0] * xp.minimum(z - x[0], 0.0) + slope[-1] * xp.maximum(z - x[-1], 0.0)
+        return xp.interp(z, x, knots) + ends
 
-
-def _check_sample(x: Any, p: Any) -> None:
-    if x.ndim != 1 or x.size == 0:
-        raise RiskpathError(f"returns must be a non-empty one-dimensional array, got shape {x.shape}")
-    if p is not None and p.shape != x.shape:
-        raise RiskpathError(f"got {x.size} returns and probabilities of shape {p.shape}; they must match")
-    if isinstance(x, np.ndarray) and not np.isfinite(x).all():
-        wrong = int((~np.isfinite(x)).argmax())
-        raise RiskpathError(f"return number {wrong} is {'NaN' if np.isnan(x[wrong]) else 'infinite'}")
-    if isinstance(p, np.ndarray) and not ((p >= 0).all() and 0 < p.sum() < np.inf):
-        raise RiskpathError("probabilities must be non-negative, finite and not all zero")
-
-
-def as_level(value: Any, what: str = "a risk level") -> Level:
-    """Return a number as a Python float, which keeps NumPy input in NumPy; JAX arrays and tracers pass through."""
-    if isinstance(value, jax.Array):
-        return value
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        shown = repr(value) if isinstance(value, str | None) else type(value).__name__
-        raise RiskpathError(f"{what} must be a number, got {shown}") from None
+    def slope(self, cdf: Any, width: float | None = None) -> Any:
+        """Return h′(t) as the slope of h over a short interval around t."""
+        xp, _ = namespace(cdf, self)
+        w = (1e-7 if xp is np else 1e-3) if width is None else width
+        low, high = xp.clip(cdf - w, 0.0, 1.0), xp.clip(cdf + w, 0.0, 1.0)
+        return (xp.asarray(self.weight(high)) - xp.asarray(self.weight(low))) / (high - low)
 
 
-def _check_level(measure: Any, accepted: str, inside: Callable[[np.ndarray], Any]) -> None:
-    """Refuse a level that is not `inside`. A traced level has no value yet and is not checked."""
-    if isinstance(measure.level, Tracer):
-        return
-    level = np.atleast_1d(np.asarray(measure.level, dtype=np.float64))
-    good = np.isfinite(level) & inside(level)
-    if not good.all():
-        raise RiskpathError(f"{type(measure).__name__} level must be {accepted}, got {level[~good].flat[0]:g}")
+def _sorted(x: Any, p: Any, xp: Any) -> tuple[Any, Any]:
+    """Return the values in ascending order, and F at each of them."""
+    order = xp.argsort(x)
+    x, cdf = x[order], xp.cumsum(p[order])
+    return x, cdf / cdf[-1]
 
 
-def level_text(level: Level) -> str:
-    """Return the shortest text that reads back as the same number."""
-    if isinstance(level, jax.Array) and (isinstance(level, Tracer) or level.ndim):
-        return str(level)
-    return repr(float(level)).removesuffix(".0").replace("e+", "e")  # a plus sign separates the parts of a mixture
-
-
-class Mean(RiskMeasure):
+class Mean(DistortionMeasure, UtilityForm):
     """The expected return, which is risk neutral. Every other family contains it."""
 
     def distort(self, tau: Tau) -> Any:
@@ -165,18 +132,26 @@ class Mean(RiskMeasure):
         """True: h is linear."""
         return True
 
+    def margin(self, z: Any, parameter: Any, floor: Any) -> Any:
+        """Return z − x."""
+        return z - floor
+
+    def parameters(self, finals: Any) -> Any:
+        """Return one number without meaning."""
+        return np.zeros(1)
+
     def __str__(self) -> str:
         return "mean"
 
 
-class CVaR(RiskMeasure):
+class CVaR(DistortionMeasure, UtilityForm):
     """Conditional value at risk: the mean of the worst `level` share of all returns."""
 
     level: Level = eqx.field(converter=as_level)
     """η in (0, 1]; 1 is the mean."""
 
     def __check_init__(self):
-        _check_level(self, "in (0, 1]", lambda eta: (eta > 0) & (eta <= 1))
+        check_level(self, "in (0, 1]", lambda eta: (eta > 0) & (eta <= 1))
 
     def distort(self, tau: Tau) -> Any:
         """Return h⁻¹(τ) = ητ."""
@@ -192,18 +167,27 @@ class CVaR(RiskMeasure):
         """True at every level."""
         return True
 
+    def margin(self, z: Any, parameter: Any, floor: Any) -> Any:
+        """Return η(b − x) + min(z − b, 0), in which b is the parameter."""
+        xp, _ = namespace(z, parameter, floor, self.level)
+        return self.level * (parameter - floor) + xp.minimum(z - parameter, 0.0)
+
+    def parameters(self, finals: Any) -> Any:
+        """Return the thresholds b, which are returns."""
+        return finals
+
     def __str__(self) -> str:
         return f"cvar:{level_text(self.level)}"
 
 
-class Wang(RiskMeasure):
+class Wang(DistortionMeasure):
     """The Wang transform: it shifts the mean of a normal distribution by `level` standard deviations."""
 
     level: Level = eqx.field(converter=as_level)
     """η, any real number: negative is averse, positive is seeking, 0 is the mean."""
 
     def __check_init__(self):
-        _check_level(self, "a finite number", np.isfinite)
+        check_level(self, "a finite number", np.isfinite)
 
     def distort(self, tau: Tau) -> Any:
         """Return h⁻¹(τ) = Φ(Φ⁻¹(τ) + η)."""
@@ -226,14 +210,14 @@ class Wang(RiskMeasure):
         return f"wang:{level_text(self.level)}"
 
 
-class POW(RiskMeasure):
+class POW(DistortionMeasure):
     """The power measure. For negative integer levels, the expected worst of 1 + |level| draws."""
 
     level: Level = eqx.field(converter=as_level)
     """η, any real number: negative is averse, positive is seeking, 0 is the mean."""
 
     def __check_init__(self):
-        _check_level(self, "a finite number", np.isfinite)
+        check_level(self, "a finite number", np.isfinite)
 
     def distort(self, tau: Tau) -> Any:
         """Return h⁻¹(τ) = τ^(1/(1+|η|)) if η ≥ 0, else 1 − (1−τ)^(1/(1+|η|))."""
@@ -264,7 +248,7 @@ def _cpw(tau: Any, eta: Any) -> Any:
     return on_interior(lambda t: t**eta / (t**eta + (1 - t) ** eta) ** (1 / eta), tau, xp)
 
 
-class CPW(RiskMeasure):
+class CPW(DistortionMeasure):
     """Cumulative probability weighting of prospect theory: both tails get more weight than their probability."""
 
     level: Level = eqx.field(converter=as_level)
@@ -272,7 +256,7 @@ class CPW(RiskMeasure):
 
     def __check_init__(self):
         accepted = "in [0.2793, 1] (below that its distortion is not increasing)"
-        _check_level(self, accepted, lambda eta: (eta >= 0.2793) & (eta <= 1))
+        check_level(self, accepted, lambda eta: (eta >= 0.2793) & (eta <= 1))
 
     def distort(self, tau: Tau) -> Any:
         """Return h⁻¹(τ) = τ^η / (τ^η + (1−τ)^η)^(1/η)."""

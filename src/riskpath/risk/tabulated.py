@@ -6,11 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from riskpath.risk.compose import as_risk
-from riskpath.risk.measures import RiskMeasure, Tau
+from riskpath.risk.compose import as_distortion
+from riskpath.risk.measures import DistortionMeasure
+from riskpath.risk.risk_measure import RiskMeasure, Tau
 
 
-class Tabulated(RiskMeasure):
+class Tabulated(DistortionMeasure):
     """A measure read from tables of h and h⁻¹. Measures of different classes can then be lanes of one program."""
 
     h: Array
@@ -19,7 +20,7 @@ class Tabulated(RiskMeasure):
     """h⁻¹ at the same points."""
 
     def __init__(self, measure: RiskMeasure | str, points: int = 2049):
-        measure = as_risk(measure)
+        measure = as_distortion(measure, "Tabulated")
         grid = np.linspace(0.0, 1.0, points)
         self.h = jnp.asarray(measure.weight(grid), jnp.float32)
         self.h_inverse = jnp.asarray(measure.distort(grid), jnp.float32)
