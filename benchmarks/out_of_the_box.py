@@ -43,7 +43,7 @@ def problem(seed: int) -> tuple[rp.FiniteMDP, str]:
     return rp.FiniteMDP.from_outcomes(pairs, (0, 0)), f"cvar:{rng.choice(LEVELS)}"
 
 
-def train(seed: int, mdp: rp.FiniteMDP, risk: str, steps: int, given: dict[str, float]) -> dict[str, Any]:
+def train(seed: int, mdp: rp.FiniteMDP, risk: str, steps: int, given: dict[str, Any]) -> dict[str, Any]:
     """Return the line of a problem."""
     law, best = rp.solve(mdp, "mean").law, rp.solve(mdp, risk).value
     control, began = law.risk(risk), time.perf_counter()
