@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import riskpath as rp
+from riskpath.risk.compose import as_distortion
 
 
 def seeds(few: int, all_: int) -> Any:
@@ -102,7 +103,7 @@ def best_of(risk: rp.RiskMeasure, laws: list[PlainLaw]) -> float:
     """Return the largest value of many laws; h is computed for all of them at once, which takes long for some."""
     atoms = [np.array(sorted(law)) for law in laws]
     cdfs = [np.cumsum([law[x] for x in xs]) for law, xs in zip(laws, atoms, strict=True)]
-    weights = np.asarray(risk.weight(np.concatenate([cdf / cdf[-1] for cdf in cdfs])))
+    weights = np.asarray(as_distortion(risk).weight(np.concatenate([cdf / cdf[-1] for cdf in cdfs])))
     parts = np.split(weights, np.cumsum([len(xs) for xs in atoms])[:-1])
     return max(float(xs @ np.diff(h, prepend=0.0)) for xs, h in zip(atoms, parts, strict=True))
 

@@ -53,6 +53,7 @@ def test_evar_of_discounted_returns(name, level):
         aversion = math.exp(log_aversion)
         return (math.log(level) - log_moment(mdp, aversion)) / aversion
 
+    values: list[float] = []
     grid = np.linspace(math.log(1e-2 * size), math.log(1e2 * size), 17)
     for _ in range(7):  # each pass divides the interval by eight
         values = [objective(x) for x in grid]

@@ -6,6 +6,7 @@ import scipy.optimize
 
 import riskpath as rp
 from riskpath.mdp.randomised_solver import is_convex
+from riskpath.risk.compose import as_distortion
 from tests.mdp.problems import all_return_policies, made, random_mdp
 
 
@@ -42,7 +43,7 @@ def best_mixture(mdp: rp.FiniteMDP, risk: rp.RiskMeasure) -> float:
     cdfs, gaps = probs.cumsum(axis=1)[:, :-1], np.diff(atoms)
 
     def loss(weights):
-        return float(np.asarray(risk.weight(np.clip(weights @ cdfs, 0, 1))) @ gaps)
+        return float(np.asarray(as_distortion(risk).weight(np.clip(weights @ cdfs, 0, 1))) @ gaps)
 
     count = len(laws)
     best = np.inf
@@ -91,7 +92,7 @@ def test_a_randomised_cpw_policy_is_never_worse_than_a_deterministic_one(uncheck
     ],
 )
 def test_convex_measures_are_recognised(risk, convex):
-    assert is_convex(rp.parse_risk(risk)) == convex
+    assert is_convex(as_distortion(risk)) == convex
 
 
 def test_the_description_names_the_parts():
