@@ -65,7 +65,8 @@ def select_members(run: Any, progress: Progress | None = None) -> Lanes:
     if not isinstance(agent, Population):
         return lanes
     members, wanted = agent.population()
-    episodes = episodes_of(run, members, wanted)
+    playable = not isinstance(run.environments[0], LoggedEnvironment)
+    episodes = episodes_of(run, members, wanted) if playable else 0  # on data alone, the critic is trusted
     preferred = np.asarray(eqx.filter_vmap(lambda agent, state: agent.preferred(state))(lanes.agent, lanes.agent_state))
     if not episodes:
         return _play(lanes, members, preferred)
@@ -124,8 +125,6 @@ def _once(values: Float[np.ndarray, " M"], stays: int) -> Float[np.ndarray, " M"
 
 def episodes_of(run: Any, members: int, wanted: int | None) -> int:
     """Return how many episodes a block has: as many as wanted, by default as many as the share of training allows."""
-    if isinstance(run.environments[0], LoggedEnvironment):
-        return 0  # there is nothing to play: the critic is trusted
     if wanted is not None:
         return wanted
     length = run.spec.max_episode_steps or 1_000
