@@ -85,8 +85,10 @@ def _out_of_reach(
     report = f"{measure} of at least {floor:g} cannot be had; this policy has the largest, {most.value:.6g}"
     if not most.optimal:
         report += f" ({most.report})"
-    value = float(risk.value(most.law))
-    details = {"feasible": False, str(measure): most.value}
+    value, reached = float(risk.value(most.law)), most.value >= floor - 1e-9 * max(1.0, abs(floor))
+    if reached:  # the search over parameters missed it
+        report = f"deterministic; {measure} {most.value:.6g}; best known, not proven optimal"
+    details = {"feasible": reached, str(measure): most.value}
     return Solution(mdp, risk, "adaptive", value, most.law, most.policy, False, report, details)
 
 
