@@ -61,7 +61,7 @@ def test_the_command_line_takes_precedence(tmp_path, unchecked):
         ({"checkpoint_every": "often"}, "checkpoint_every must be a whole number or a number, got 'often'"),
         ({"fields": {"risk": 3}}, "expected a risk measure"),
         ({"fields": {"discount": "x"}}, "discount must be a number, got 'x'"),
-        ({"fields": {"training": 5}}, "training of TQL must be a Training"),
+        ({"fields": {"training": 5}}, "training of Adaptive must be a Training"),
         ({"fields": {"training": {"learning_rate": "fast"}}}, "learning_rate must be a number, got 'fast'"),
     ],
 )

@@ -98,17 +98,15 @@ class Agent(Hyperparameters):
     def __post_init__(self):
         """Keep the agent's own defaults where a network or a training was given in part."""
         for name in ("network", "training"):
-            default = type(self).__dataclass_fields__[name].default
-            object.__setattr__(self, name, completed(getattr(self, name), default))
+            default, given = type(self).__dataclass_fields__[name].default, getattr(self, name)
+            if not isinstance(given, accepted := type(default)):
+                got = type(given).__name__
+                raise RiskpathError(f"{name} of {type(self).__name__} must be a {accepted.__name__}, got a {got}")
+            object.__setattr__(self, name, completed(given, default))
 
     def __check_init__(self):
         require_positive(discount=self.discount)
         require_share(discount=self.discount)
-        for name in ("network", "training"):
-            accepted = type(type(self).__dataclass_fields__[name].default)
-            if not isinstance(value := getattr(self, name), accepted):
-                got = type(value).__name__
-                raise RiskpathError(f"{name} of {type(self).__name__} must be a {accepted.__name__}, got a {got}")
 
     @property
     def ends_at_limit(self) -> Bool[Array, ""]:

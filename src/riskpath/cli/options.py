@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import tyro
 from jaxtyping import Array
 
+from riskpath.agents.adaptive import Adaptive
 from riskpath.agents.agent import Agent
 from riskpath.agents.config import BaseTraining
-from riskpath.agents.tql import TQL
 from riskpath.nn.network import Network
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import RiskMeasure
 
-DEFAULT_AGENT = TQL()
+DEFAULT_AGENT = Adaptive()
 PARSERS = tyro.constructors.ConstructorRegistry()
 """How tyro reads the types that it does not know."""
 
