@@ -86,8 +86,7 @@ class DSAC(MemorylessAgent):
 
     def learn(self, state: AgentState, batch: Transition, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
         """Update the critics on every batch, then the actor and α on the last one."""
-        t = self.training
-        state = observe_batch(state, batch)
+        t, state = self.training, observe_batch(state, batch)
         parts = jax.tree.map(lambda x: x.reshape(t.policy_delay, t.batch_size, *x.shape[1:]), batch)
         part, losses = batch, []
         *critic_keys, actor_key = jax.random.split(key, t.policy_delay + 1)
