@@ -42,7 +42,7 @@ REPEATED = [
 UNTRAINED = [
     "README.md",
     *(f"docs/guides/{name}.md" for name in ("evaluation", "gymnasium", "own-measure", "sweeps", "training")),
-    *(f"docs/agents/{name}.md" for name in ("cvar-drl", "iqn", "qrsrm", "tql")),
+    *(f"docs/agents/{name}.md" for name in ("c51", "cvar-drl", "dsac", "iqn", "qrdqn", "qrsrm", "tql")),
     "examples/learn_and_compare.py",
     "examples/save_and_resume.py",
 ]

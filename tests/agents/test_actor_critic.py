@@ -208,7 +208,8 @@ def improved() -> Any:
     return train
 
 
-@pytest.mark.parametrize("kind", ["IQTD3", pytest.param("convolved", marks=pytest.mark.long)])
+@pytest.mark.long  # `make test` lets DSAC learn
+@pytest.mark.parametrize("kind", ["IQTD3", "convolved"])
 def test_a_short_run_finds_the_best_bets(kind, improved, unchecked):
     _, before, after = improved(kind)
     assert (before < BEST - 1.5).all(), before

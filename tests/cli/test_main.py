@@ -55,7 +55,10 @@ def test_help_is_printed(cli, arguments):
             "--agent.learning-rate: could not convert string to float: 'fast'",
         ),
         (["train", "--agent.learning-rate=-1"], "learning_rate must be at least 0, got -1"),
-        (["train", "--agent.critic", "best"], "--agent.critic must be joint, trajectory or convolved, got 'best'"),
+        (
+            ["train", "--agent", "tql", "--agent.critic", "best"],
+            "--agent.critic must be joint, trajectory or convolved, got 'best'",
+        ),
         (["train", "--agent", "iqn", "--agent.critic", "joint"], "unknown option --agent.critic"),
         (["train", "--out", __file__], "test_main.py: Not a directory"),
         (["train", "--out", "/proc/nowhere"], "cannot write to /proc/nowhere: No such file or directory"),

@@ -82,7 +82,7 @@ def test_quantile_intervals_equal_those_of_the_plain_loop(tau):
 LONG = pytest.mark.long
 COVERED = [
     # seeds, episodes, effect of the seed, a measure and its true value
-    pytest.param(5, 200, 0.0, "mean", 1.0, id="no effect, mean"),
+    pytest.param(5, 200, 0.0, "mean", 1.0, id="no effect, mean", marks=LONG),
     pytest.param(5, 200, 0.0, "cvar:0.25", 1 - 3 * np.log(4 / 3), id="no effect, CVaR"),
     pytest.param(20, 100, 0.0, "cvar:0.1", 1 - 9 * np.log(10 / 9), id="no effect, small tail", marks=LONG),
     pytest.param(1, 400, 0.0, "mean", 1.0, id="one seed"),

@@ -10,6 +10,7 @@ from riskpath.evaluation.comparison import compare
 from tests.evaluation.test_bootstrap import evaluation, sample
 
 
+@pytest.mark.long
 def test_the_interval_of_a_difference_contains_the_true_difference():
     pairs = [(sample(5, 100, 0.3, seed), sample(8, 150, 0.3, seed + 1_000) - 0.5) for seed in range(200)]
     first, second = (evaluation(*side) for side in zip(*pairs, strict=True))

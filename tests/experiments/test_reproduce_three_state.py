@@ -73,6 +73,7 @@ def test_committed_results_have_the_exact_laws_and_the_policies_of_the_paper():
     assert actions == {("IQN", "safe", "safe"), ("TQL", "risky", "risky")}
 
 
+@pytest.mark.long
 def test_training_is_recorded_for_every_panel(monkeypatch, tmp_path, unchecked):
     """No gradient steps; the records have the shapes that the figure needs."""
     calls = []

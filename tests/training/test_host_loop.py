@@ -141,7 +141,7 @@ def check_both_loops(agent: rp.Agent, env: Any, envs: int) -> None:
 @pytest.mark.parametrize(
     ("agent", "env", "envs"),
     [
-        (ADAPTIVE, "RiskyGrid", 2),
+        (AGENT, "RiskyGrid", 1),
         # A Gymnasium environment with vectors of actions is trained below.
         *(
             pytest.param(agent, env, envs, marks=pytest.mark.long)
@@ -149,11 +149,11 @@ def check_both_loops(agent: rp.Agent, env: Any, envs: int) -> None:
                 (HISTORY, "RiskyGrid", 2),
                 (rp.IQTD3(rp.CVaR(0.5), **VECTORS), CAR, 4),
                 (rp.Adaptive(rp.CVaR(0.5), **TINY_ADAPTIVE), "RiskyGrid", 1),
-                (AGENT, "RiskyGrid", 1),
+                (ADAPTIVE, "RiskyGrid", 2),
             )
         ),
     ],
-    ids=["Adaptive with a history", "TQL", "IQTD3", "Adaptive", "IQN"],
+    ids=["IQN", "TQL", "IQTD3", "Adaptive", "Adaptive with a history"],
 )
 def test_both_loops_give_the_same_bits(agent, env, envs, unchecked):
     check_both_loops(agent, env, envs)
@@ -175,7 +175,9 @@ def test_both_loops_give_the_same_bits_compiled_as_users_do(agent, env, envs, un
 @pytest.mark.parametrize(
     ("agent", "env", "seeds"),
     [
-        (AGENT, lambda: Echo(spaces.Discrete(4, start=1), spaces.Discrete(3, start=5)), 2),
+        pytest.param(
+            *(AGENT, lambda: Echo(spaces.Discrete(4, start=1), spaces.Discrete(3, start=5)), 2), marks=pytest.mark.long
+        ),
         (AGENT, lambda: Echo(spaces.Dict({"x": spaces.Box(0.0, 1.0, (3,), np.float32)})), 1),
         (AGENT, lambda: Echo(masked=True), 1),  # the program serves most of the tests below
         (rp.IQTD3(rp.CVaR(0.5), **VECTORS), lambda: Echo(action_space=spaces.Box(-3.0, 1.0, (2,), np.float32)), 2),
