@@ -13,6 +13,7 @@ EXTRAS = {
     "gymnasium": ("gymnasium",),
     "plot": ("matplotlib",),
     "ray": ("ray",),
+    "serve": ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client"),
     "tensorboard": ("tensorboardX",),
 }
 """Extra → the packages it installs."""

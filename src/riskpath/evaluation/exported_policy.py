@@ -66,7 +66,8 @@ class ExportedPolicy:
         self._dtype = np.dtype(description["observation"]["dtype"])
         self._count = int(description["num_actions"])
         self._states = description["states"] and {_key(name): i for i, name in enumerate(description["states"])}
-        self._fresh = tuple(np.zeros((1, *leaf["shape"]), leaf["dtype"]) for leaf in description["memory"])
+        self.fresh = tuple(np.zeros((1, *leaf["shape"]), leaf["dtype"]) for leaf in description["memory"])
+        """A memory for the start of an episode, where its numbers do not count."""
         # Fewer arguments take less time: an observation of few numbers and the reward are one.
         self._mixed = bool(description["mixed"])
         self._packs = self._dtype == np.float32 and self._states is None and not self._mixed
@@ -95,18 +96,15 @@ class ExportedPolicy:
             self._require(memory, 1)
         if reward is None:
             reward = missing_reward(memory is None or not self.description["needs_rewards"], self.description["agent"])
-        memory = self._fresh if memory is None else memory
+        memory = self.fresh if memory is None else memory
         if mask is None and self._packs and (packed := self._pack(observation, reward)) is not None:
             actions, memory = self._step_packed(memory, packed, starts)
         else:
-            obs = self._read(observation)[None] if self._states is None else self._state(observation)
+            obs = self.read(observation)[None]
             masks = self._all if mask is None else as_mask(mask, (1, self._count))
             rewards = np.array([as_reward(reward)], np.float32)
             actions, memory = self._step(memory, obs, rewards, masks, starts, episode_seeds(1, self._mixed))
-        action = np.asarray(actions)[0]
-        if names := self.description["actions"]:
-            return names[int(action)], memory
-        return (int(action) if self._count else action), memory
+        return self.write(np.asarray(actions)[0]), memory
 
     def act_batch(
         self,
@@ -134,7 +132,7 @@ class ExportedPolicy:
         rewards = as_rewards(rewards, starts, self.description["agent"] if self.description["needs_rewards"] else None)
         masks = np.ones((count, self._count), bool) if masks is None else as_mask(masks, (count, self._count))
         if memories is None:
-            memories = tuple(np.zeros((count, *leaf.shape[1:]), leaf.dtype) for leaf in self._fresh)
+            memories = tuple(np.zeros((count, *leaf.shape[1:]), leaf.dtype) for leaf in self.fresh)
         self._require(memories, count)
         actions, after = self._step(memories, obs, rewards, masks, starts, episode_seeds(count, self._mixed))
         return np.array(actions), after
@@ -152,12 +150,21 @@ class ExportedPolicy:
         masks, seeds = jnp.ones((1, self._count), bool), jnp.zeros((1,), jnp.uint32)
         return self._call(memory, obs, packed[-1:], masks, starts, seeds)
 
-    def _read(self, observation: Any) -> np.ndarray:
+    def read(self, observation: Any) -> np.ndarray:
+        """Return one observation as `act_batch` takes it, without the axis of environments."""
+        if self._states is not None:
+            return self._state(observation)
         obs = as_numbers(observation, "an observation").astype(self._dtype)
         if obs.shape != self._shape:
             raise RiskpathError(f"an observation must have shape {self._shape}, got {obs.shape}")
         self._require_states(obs)
         return obs
+
+    def write(self, action: np.ndarray | np.generic) -> Any:
+        """Return one action of `act_batch` as a call of the policy returns it: by its name if it has one."""
+        if names := self.description["actions"]:
+            return names[int(action)]
+        return action if np.ndim(action) else int(action)
 
     def _require_states(self, obs: np.ndarray) -> None:
         if (count := self.description["num_states"]) is not None:
@@ -165,13 +172,13 @@ class ExportedPolicy:
 
     def _state(self, name: Any) -> np.ndarray:
         try:
-            return np.array([self._states[_key(name)]], np.int32)
+            return np.array(self._states[_key(name)], np.int32)
         except KeyError:
             raise RiskpathError(f"the problem has no state {short(name)}") from None
 
     def _require(self, memories: Any, count: int) -> None:
         shapes = [getattr(part, "shape", None) for part in memories] if isinstance(memories, tuple | list) else None
-        if shapes != [(count, *leaf.shape[1:]) for leaf in self._fresh]:
+        if shapes != [(count, *leaf.shape[1:]) for leaf in self.fresh]:
             raise RiskpathError(f"memory must be None or what this policy returned for {count} environments")
 
 
