@@ -1,6 +1,6 @@
-"""Measure `riskpath serve`: many clients, malformed requests beside them, and a million sessions.
+"""Measure `riskpath serve`: a million sessions, many clients, and malformed requests beside another client.
 
-    python benchmarks/serving.py                     # 200 clients for 60 seconds, then the rest
+    python benchmarks/serving.py                     # 200 clients for 60 seconds, and the rest
     python benchmarks/serving.py --seconds 20 --clients 50 --rate 20
 
 The server is a process of its own. Clients are connections of this process that stay open; each one plays episodes of
@@ -301,11 +301,11 @@ def main() -> None:
         print(asyncio.run(attack(options.port, malformed(options.policy)[options.attack])))
         return
     record: dict[str, Any] = {"machine": platform.machine(), "cores": os.cpu_count(), "load": os.getloadavg()}
-    if options.only != "sessions":
-        record |= measure_server(options)
     if options.only in (None, "sessions"):
         record["sessions"] = million_sessions(options.sessions)
         print(record["sessions"])
+    if options.only != "sessions":
+        record |= measure_server(options)
     if options.only is None:
         from riskpath.experiments.records import write_json
 

@@ -11,6 +11,7 @@ EXTRAS = {
     "cli": ("tyro", "rich"),
     "export": ("flatbuffers",),
     "gymnasium": ("gymnasium",),
+    "onnx": ("jax2onnx", "onnx", "onnxruntime"),
     "plot": ("matplotlib",),
     "ray": ("ray",),
     "serve": ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client"),

@@ -186,7 +186,7 @@ def export(
 
     Args:
         run: A folder that `riskpath train --out` or `run.save` wrote.
-        out: The file; only an older export is replaced.
+        out: The file, as an ONNX model if its name ends with .onnx; only an older export is replaced.
         seed: Which seed.
         setting: Which setting.
         risk: Another measure than the trained one, if the run serves it (Adaptive: every level of CVaR).

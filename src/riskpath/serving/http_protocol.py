@@ -1,7 +1,7 @@
 """The HTTP of uvicorn with limits that it does not have: on connections, on headers, and on the time of a request.
 
 A client that sends its request slowly is answered with 408 when its time is over. A body is read to its end, or until
-that time is over, after an early answer: a connection that is closed before takes the answer with it.
+that time is over, after an early answer.
 """
 
 import asyncio
@@ -15,6 +15,8 @@ from riskpath.serving.limits import Limits
 
 HEAD_BYTES = 32 * 1024
 """The longest request line with headers."""
+LINGER = 1.0
+"""Seconds in which a refused client may read why; a connection that is closed before takes the answer with it."""
 
 
 def limited_protocol(limits: Limits) -> type[HttpToolsProtocol]:
@@ -25,6 +27,7 @@ def limited_protocol(limits: Limits) -> type[HttpToolsProtocol]:
 
         timer: asyncio.TimerHandle | None = None
         head: int | None = 0  # bytes of the headers so far, None when they are complete
+        refused = False
 
         def connection_made(self, transport: Any) -> None:
             """Accept a connection, or refuse it if there are too many."""
@@ -41,14 +44,14 @@ def limited_protocol(limits: Limits) -> type[HttpToolsProtocol]:
 
         def data_received(self, data: bytes) -> None:
             """Read a part of a request."""
-            if self.transport.is_closing():
+            if self.refused or self.transport.is_closing():
                 return
             if self.head is not None:
                 if self.timer is None:  # the first bytes of another request
                     self.watch()
                 self.head += len(data)
             super().data_received(data)
-            if self.head is not None and self.head > HEAD_BYTES and not self.transport.is_closing():
+            if self.head is not None and self.head > HEAD_BYTES and not self.refused:
                 self.refuse(431, f"headers must be at most {HEAD_BYTES:,} bytes")
 
         def on_headers_complete(self) -> None:
@@ -87,6 +90,12 @@ def limited_protocol(limits: Limits) -> type[HttpToolsProtocol]:
             head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
             head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
             self.transport.write(head.encode() + body)
-            self.transport.close()
+            self.refused = True
+            self.unwatch()
+            self.timer = self.loop.call_later(LINGER, self.transport.close)
+
+        def send_400_response(self, msg: str) -> None:
+            """Refuse what is not HTTP."""
+            self.refuse(400, msg)
 
     return LimitedProtocol

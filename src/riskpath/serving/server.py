@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from riskpath.errors import RiskpathError
-from riskpath.evaluation.exported_policy import ExportedPolicy, load_policy
+from riskpath.evaluation.exported_policy import ExportedPolicy
+from riskpath.evaluation.policy_file import load_policy
 from riskpath.extras import EXTRAS, require_extra
 from riskpath.serving.limits import Limits
 from riskpath.validation import require_counts
