@@ -105,6 +105,8 @@ class ExportedPolicy:
             rewards: The reward of the previous step of each environment.
             masks: Which actions are available, [environments, actions].
             starts: In which environments an episode begins; by default in all if there are no memories, else in none.
+
+        The policy of an exact solution answers −1 where the problem has no such step.
         """
         obs = as_numbers(observations, "an observation").astype(self._dtype)
         if obs.shape[1:] != self._shape or obs.ndim != len(self._shape) + 1 or not len(obs):
@@ -146,6 +148,10 @@ class ExportedPolicy:
     def write(self, action: np.ndarray | np.generic) -> Any:
         """Return one action of `act_batch` as a call of the policy returns it: by its name if it has one."""
         if names := self.description["actions"]:
+            if action < 0:
+                raise RiskpathError(
+                    "the policy has no action here: the problem has no such step, or the mask forbids it"
+                )
             return names[int(action)]
         return action if np.ndim(action) else int(action)
 

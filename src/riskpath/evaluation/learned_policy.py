@@ -18,7 +18,7 @@ from riskpath.envs.finite import FiniteEnvironment, action_numbers, state_number
 from riskpath.errors import RiskpathError, in_one_line
 from riskpath.evaluation.exported_policy import ExportedPolicy
 from riskpath.evaluation.policy_batch import PolicyBatch
-from riskpath.evaluation.policy_file import PLATFORMS, compile_policy, export_policy
+from riskpath.evaluation.policy_file import PLATFORMS, compile_policy, write_policy
 from riskpath.evaluation.policy_inputs import (
     as_action,
     as_mask,
@@ -124,7 +124,7 @@ class LearnedPolicy:
             path: The file, "policy.zip", or "policy.onnx" for an ONNX model; only an older export is replaced.
             platforms: Where it is to run: "cpu", "cuda", "tpu" or "rocm"; an ONNX model runs where its runtime does.
         """
-        return export_policy(trace_learned(self), path, tuple(platforms))
+        return write_policy(trace_learned(self), path, tuple(platforms))
 
     def compiled(self) -> ExportedPolicy:
         """Return this policy with its parameters compiled in: a call takes a fraction of the time."""

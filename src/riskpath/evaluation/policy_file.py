@@ -37,7 +37,7 @@ KNOWN = ("cpu", "cuda", "rocm", "tpu")
 """Where it can run."""
 
 
-def export_policy(policy: TracedPolicy, path: str | Path, platforms: tuple[str, ...] = PLATFORMS) -> Path:
+def write_policy(policy: TracedPolicy, path: str | Path, platforms: tuple[str, ...] = PLATFORMS) -> Path:
     """Write a policy to a file, as ONNX if its name ends with ".onnx"; only an older export is replaced."""
     path = Path(path)
     if path.exists() and not _is_export(path):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from riskpath.errors import did_you_mean, short_repr
+from riskpath.errors import RiskpathError, did_you_mean, short_repr
 from riskpath.evaluation.exported_policy import ExportedPolicy
 from riskpath.evaluation.policy_inputs import as_mask, as_reward, missing_reward
 from riskpath.serving.limits import Limits, batch_sizes
@@ -148,7 +148,8 @@ class ServedPolicy:
                 self.metrics.batch(len(batch))
                 for future, action in zip(futures, actions, strict=True):
                     if not future.done():
-                        future.set_result(action)
+                        answer = future.set_exception if isinstance(action, Exception) else future.set_result
+                        answer(action)
 
     def _act(self, sessions: tuple[Session, ...], asked: tuple[Asked, ...]) -> list[Any]:
         """Return the actions of a batch, and keep the memories; what pads a batch repeats its first request."""
@@ -165,7 +166,14 @@ class ServedPolicy:
         memories = self.sessions.read(rows)
         actions, after = self.policy.act_batch(observations, memories, rewards, masks, starts)
         self.sessions.write(rows[:count], after)
-        return [plain_action(self.policy.write(action)) for action in actions[:count]]
+        return [self._written(action) for action in actions[:count]]
+
+    def _written(self, action: Any) -> Any:
+        """Return an action as JSON, or the error that is the answer to this one request."""
+        try:
+            return plain_action(self.policy.write(action))
+        except RiskpathError as error:
+            return error
 
     def _warm_up(self, size: int) -> None:
         """Compile the program for batches of one size."""

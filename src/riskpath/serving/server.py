@@ -4,7 +4,6 @@ with rp.PolicyServer({"hedge": "policy.zip"}, port=0) as server:
     print(server.url)
 """
 
-import contextlib
 import gc
 import re
 import socket
@@ -16,7 +15,8 @@ from typing import Any
 
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.exported_policy import ExportedPolicy
-from riskpath.evaluation.policy_file import load_policy
+from riskpath.evaluation.policy_file import compile_policy, load_policy
+from riskpath.evaluation.table_policy import trace
 from riskpath.extras import EXTRAS, require_extra
 from riskpath.serving.limits import Limits
 from riskpath.validation import require_counts
@@ -39,7 +39,8 @@ class PolicyServer:
         """Load the policies; nothing listens yet.
 
         Args:
-            policies: Files of exported policies, or policies; a mapping names them, otherwise files name themselves.
+            policies: Files of exported policies, policies, or exact solutions of finite problems; a mapping names them,
+                otherwise files name themselves.
             host: The address to listen at; "0.0.0.0" for all of this machine.
             port: The port; 0 for any that is free.
             limits: What clients are granted.
@@ -147,6 +148,4 @@ def _policy(given: Any) -> ExportedPolicy:
         return given
     if isinstance(given, str | Path):
         return load_policy(given)
-    with contextlib.suppress(AttributeError):
-        return given.compiled()
-    raise RiskpathError(f"a policy must be a file that policy.export wrote, or a policy; got {type(given).__name__}")
+    return compile_policy(trace(given))
