@@ -11,11 +11,13 @@ EXTRAS = {
     "cli": ("tyro", "rich"),
     "export": ("flatbuffers",),
     "gymnasium": ("gymnasium",),
+    "mlflow": ("mlflow",),
     "onnx": ("jax2onnx", "onnx", "onnxruntime"),
     "plot": ("matplotlib",),
     "ray": ("ray",),
     "serve": ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client"),
     "tensorboard": ("tensorboardX",),
+    "wandb": ("wandb",),
 }
 """Extra → the packages it installs."""
 

@@ -30,6 +30,7 @@ from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.exact_laws import exact_laws, quick_values
 from riskpath.training.progress import working
 from riskpath.training.run import Run
+from riskpath.training.trackers import make_trackers, require_trackers
 from riskpath.training.train import train as train_agent
 from riskpath.validation import given, require_counts, require_positive
 
@@ -48,13 +49,16 @@ def train(options: TrainOptions) -> None:
     environment = make_environment(options.env, assignments(options.set))
     (first, *_), _ = inputs.as_environments(environment, 1)
     inputs.require_fit(agent, first.spec, options.num_envs)  # before anything is written
+    require_trackers(options.log)
     saving: dict[str, Any] = {}
     if out is not None:
         prepare_folder(out, write_options(options), options.overwrite)
         checkpointer = Checkpointer(
             out / RUN, options.checkpoint_every, options.checkpoint_steps, overwrite=options.overwrite
         )
-        saving = {"checkpoint": checkpointer, "callbacks": [JSONLines(out / LOG)]}
+        saving = {"checkpoint": checkpointer}
+    trackers = make_trackers(options.log, out or Path("runs"))
+    logs = [] if out is None else [JSONLines(out / LOG)]
     name, began = type(agent).__name__, time.monotonic()
     about = f"training {name} on {options.env}, {agent.risk}: {options.steps:,} steps, {_seeds(options.seeds)}"
     Console().print(about, highlight=False)
@@ -68,8 +72,12 @@ def train(options: TrainOptions) -> None:
         evaluate_every=max(1, options.steps // 10),
         evaluator=curve_point,
         progress=True,
+        callbacks=[*logs, *trackers],
         **saving,
     )
+    for tracker in trackers:
+        if hasattr(tracker, "close"):
+            tracker.close(run)
     _report(run, environment, f"{name} on {options.env}", time.monotonic() - began, out)
 
 

@@ -148,7 +148,7 @@ class ExportedPolicy:
     def write(self, action: np.ndarray | np.generic) -> Any:
         """Return one action of `act_batch` as a call of the policy returns it: by its name if it has one."""
         if names := self.description["actions"]:
-            if action < 0:
+            if int(action) < 0:
                 raise RiskpathError(
                     "the policy has no action here: the problem has no such step, or the mask forbids it"
                 )

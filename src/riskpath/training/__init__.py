@@ -3,6 +3,17 @@
 from riskpath.training.callbacks import JSONLines, TensorBoard
 from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.run import Run, TrainingStopped, load
+from riskpath.training.trackers import MLflow, WeightsAndBiases
 from riskpath.training.train import train
 
-__all__ = ["Checkpointer", "JSONLines", "Run", "TensorBoard", "TrainingStopped", "load", "train"]
+__all__ = [
+    "Checkpointer",
+    "JSONLines",
+    "MLflow",
+    "Run",
+    "TensorBoard",
+    "TrainingStopped",
+    "WeightsAndBiases",
+    "load",
+    "train",
+]
