@@ -46,7 +46,8 @@ class PolicyServer:
             limits: What clients are granted.
         """
         for package in EXTRAS["serve"]:
-            require_extra(package, "serve", "riskpath serve")
+            if package != "uvloop":  # faster, and not there on Windows
+                require_extra(package, "serve", "riskpath serve")
         from riskpath.serving.application import Application  # these import the packages of the extra
         from riskpath.serving.http_protocol import limited_protocol
 
@@ -65,6 +66,7 @@ class PolicyServer:
             lifespan="on",
             access_log=False,
             log_config=None,
+            log_level="error",  # a malformed request is answered and counted, not logged
             server_header=False,
             proxy_headers=False,
             backlog=BACKLOG,
