@@ -10,6 +10,7 @@
 #   make package      build the wheel, install it into an empty environment and try it there
 #   make test-peers   test together with Stable-Baselines3, which installs PyTorch
 #   make test-ray     test sweeps, the benchmark and mountain-car on a local Ray cluster of two nodes
+#   make test-onnx    test policies as ONNX models, whose converter installs Flax and Orbax
 #   make bench-peers-install   add the peers of benchmarks/hedging.py and benchmarks/qrsrm_peer.py to .venv-peers
 #   make clean        remove everything that these commands created
 PYTHON ?= python3
@@ -18,7 +19,7 @@ PIP := python -m pip --quiet --disable-pip-version-check
 # Python keeps compiled modules, even where the environment says otherwise: the tests start it many times.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo test unit test-long test-peers test-ray bench-peers-install lint format package docs clean
+.PHONY: install demo test unit test-long test-peers test-ray test-onnx bench-peers-install lint format package docs clean
 
 install: .venv/.installed
 
@@ -64,6 +65,15 @@ test-ray: .venv-ray/.installed
 	.venv-ray/bin/$(PIP) install -c constraints.txt -e ".[all,ray]" hypothesis pytest beartype ray==2.60.0
 	@touch $@
 
+# The converter is large as well.
+test-onnx: .venv-onnx/.installed
+	.venv-onnx/bin/pytest tests/evaluation/test_onnx_policy.py
+
+.venv-onnx/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-onnx
+	.venv-onnx/bin/$(PIP) install -c constraints.txt -e ".[all,onnx]" hypothesis pytest beartype jax2onnx==0.17.1
+	@touch $@
+
 # pfhedge asks for NumPy 1 but imports none of it, so it is installed without its dependencies.
 bench-peers-install: .venv-peers/.installed
 	.venv-peers/bin/$(PIP) install -c constraints.txt pandas tqdm
@@ -96,4 +106,4 @@ docs: .venv/.docs-installed
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-peers .venv-ray site build dist .pytest_cache .ruff_cache docs/.ruff_cache .hypothesis
+	rm -rf .venv .venv-peers .venv-ray .venv-onnx site build dist .pytest_cache .ruff_cache docs/.ruff_cache .hypothesis

@@ -11,6 +11,7 @@ from riskpath.experiments.bench_suite import BenchProblem as BenchProblem
 from riskpath.mdp import *  # noqa: F403
 from riskpath.nn import *  # noqa: F403
 from riskpath.risk import *  # noqa: F403
+from riskpath.serving import *  # noqa: F403
 from riskpath.sweeps import *  # noqa: F403
 from riskpath.training import *  # noqa: F403
 from riskpath.types import EnvSpec as EnvSpec

@@ -12,9 +12,13 @@ EXTRAS = {
     "data": ("minari", "h5py"),
     "export": ("flatbuffers",),
     "gymnasium": ("gymnasium",),
+    "mlflow": ("mlflow",),
+    "onnx": ("jax2onnx", "onnx", "onnxruntime"),
     "plot": ("matplotlib",),
     "ray": ("ray",),
+    "serve": ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client"),
     "tensorboard": ("tensorboardX",),
+    "wandb": ("wandb",),
 }
 """Extra → the packages it installs."""
 

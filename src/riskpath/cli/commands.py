@@ -15,6 +15,7 @@ from riskpath.cli.environments import ENVIRONMENTS, is_gymnasium
 from riskpath.cli.report_command import report
 from riskpath.cli.run_commands import evaluate, export, resume, train
 from riskpath.cli.run_folder import SavedRun
+from riskpath.cli.serve_command import serve
 from riskpath.cli.sweep_command import sweep
 from riskpath.cli.tables import solution_table, solve_all, table_of
 from riskpath.envs import make
@@ -254,6 +255,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "resume": resume,
     "export": export,
+    "serve": serve,
     "report": report,
     "reproduce": reproduce,
     "sweep": sweep,

@@ -54,6 +54,9 @@ class TrainOptions:
     checkpoint_steps: Annotated[int | None, tyro.conf.arg(metavar="STEPS")] = None
     """With --out: also save the run after a chunk of training (a tenth of the run, or less) in which it has passed a
     multiple of this number of steps."""
+    log: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TRACKER")] = ()
+    """Also log to tensorboard, wandb (offline) or mlflow (a local store), in a folder of this name inside of --out, or
+    of "runs" without it."""
     config: Path | None = None
     """A file like the config.json that --out writes: these options by name, those of the agent under "fields". An
     option on the command line takes precedence."""

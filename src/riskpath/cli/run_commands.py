@@ -31,6 +31,7 @@ from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.exact_laws import exact_laws, quick_values
 from riskpath.training.progress import working
 from riskpath.training.run import Run
+from riskpath.training.trackers import make_trackers, require_trackers
 from riskpath.training.train import train as train_agent
 from riskpath.validation import given, require_counts, require_positive
 
@@ -49,13 +50,16 @@ def train(options: TrainOptions) -> None:
     environment = make_environment(options.env, assignments(options.set))
     (first, *_), _ = inputs.as_environments(environment, 1)
     inputs.require_fit(agent, first.spec, options.num_envs)  # before anything is written
+    require_trackers(options.log)
     saving: dict[str, Any] = {}
     if out is not None:
         prepare_folder(out, write_options(options), options.overwrite)
         checkpointer = Checkpointer(
             out / RUN, options.checkpoint_every, options.checkpoint_steps, overwrite=options.overwrite
         )
-        saving = {"checkpoint": checkpointer, "callbacks": [JSONLines(out / LOG)]}
+        saving = {"checkpoint": checkpointer}
+    trackers = make_trackers(options.log, out or Path("runs"))
+    logs = [] if out is None else [JSONLines(out / LOG)]
     name, began = type(agent).__name__, time.monotonic()
     about = f"training {name} on {options.env}, {agent.risk}: {options.steps:,} steps, {_seeds(options.seeds)}"
     Console().print(about, highlight=False)
@@ -69,8 +73,12 @@ def train(options: TrainOptions) -> None:
         evaluate_every=max(1, options.steps // 10),
         evaluator=curve_point,
         progress=True,
+        callbacks=[*logs, *trackers],
         **saving,
     )
+    for tracker in trackers:
+        if hasattr(tracker, "close"):
+            tracker.close(run)
     _report(run, environment, f"{name} on {options.env}", time.monotonic() - began, out)
 
 
@@ -187,7 +195,7 @@ def export(
 
     Args:
         run: A folder that `riskpath train --out` or `run.save` wrote.
-        out: The file; only an older export is replaced.
+        out: The file, as an ONNX model if its name ends with .onnx; only an older export is replaced.
         seed: Which seed.
         setting: Which setting.
         risk: Another measure than the trained one, if the run serves it (Adaptive: every level of CVaR).

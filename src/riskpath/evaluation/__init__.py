@@ -3,8 +3,19 @@
 from riskpath.evaluation.bootstrap import Interval
 from riskpath.evaluation.comparison import compare
 from riskpath.evaluation.evaluation import Evaluation
-from riskpath.evaluation.exported_policy import ExportedPolicy, load_policy
+from riskpath.evaluation.exported_policy import ExportedPolicy
 from riskpath.evaluation.learned_policy import LearnedPolicy
+from riskpath.evaluation.policy_file import load_policy
 from riskpath.evaluation.predictor import Predictor
+from riskpath.evaluation.table_policy import export_policy
 
-__all__ = ["Evaluation", "ExportedPolicy", "Interval", "LearnedPolicy", "Predictor", "compare", "load_policy"]
+__all__ = [
+    "Evaluation",
+    "ExportedPolicy",
+    "Interval",
+    "LearnedPolicy",
+    "Predictor",
+    "compare",
+    "export_policy",
+    "load_policy",
+]

@@ -11,6 +11,7 @@ from riskpath.errors import RiskpathError
 from riskpath.evaluation.bootstrap import Bootstrap, Interval, Resampled, linear_form, quantile_weights
 from riskpath.mdp.solution import Solution
 from riskpath.plot import distributions
+from riskpath.plot.notebook import html_lines
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import Mean, RiskMeasure
 
@@ -184,6 +185,9 @@ class Evaluation:
             wrong = "NaN" if np.isnan(returns[setting, seed, episode]) else "infinite"
             raise RiskpathError(f"the return of setting {setting}, seed {seed}, episode {episode} is {wrong}")
         return returns
+
+    def _repr_html_(self) -> str:
+        return html_lines(f"{self.returns.shape[-1]:,} episodes of each policy, 95% intervals", str(self).splitlines())
 
     def __str__(self) -> str:
         lines = []

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riskpath.mdp.frontier import Frontier
+from riskpath.plot.notebook import html_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,9 @@ class LearnedFrontier:
             ax = self.exact.plot(ax, label="exact", color="0.6")
         values, means = np.median(self.values, axis=1), np.median(self.means, axis=1)
         return plot_frontier(self.levels, values, means, ax, label=label, **style)
+
+    def _repr_html_(self) -> str:
+        return html_table(repr(self)[1:-1], self.rows())
 
     def __repr__(self) -> str:
         return f"<LearnedFrontier: {len(self.levels)} levels, {self.values.shape[1]} seeds>"

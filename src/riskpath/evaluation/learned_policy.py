@@ -17,8 +17,9 @@ from riskpath.agents.agent import Agent, AgentState
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import FiniteEnvironment, action_numbers, state_numbers
 from riskpath.errors import RiskpathError, in_one_line
-from riskpath.evaluation.exported_policy import PLATFORMS, ExportedPolicy, compile_policy, export_policy
+from riskpath.evaluation.exported_policy import ExportedPolicy
 from riskpath.evaluation.policy_batch import PolicyBatch
+from riskpath.evaluation.policy_file import PLATFORMS, compile_policy, write_policy
 from riskpath.evaluation.policy_inputs import (
     as_action,
     as_mask,
@@ -38,6 +39,7 @@ from riskpath.evaluation.policy_program import (
     split_rows,
     stack_rows,
 )
+from riskpath.evaluation.policy_tracing import trace_learned
 from riskpath.mdp.model import FiniteMDP
 from riskpath.nn.losses import midpoints
 from riskpath.types import EnvSpec
@@ -120,14 +122,14 @@ class LearnedPolicy:
         """Write this policy to one file for production, which `load_policy` reads; return its path.
 
         Args:
-            path: The file, for example "policy.zip"; only an older export is replaced.
-            platforms: Where it is to run: "cpu", "cuda", "tpu" or "rocm".
+            path: The file, "policy.zip", or "policy.onnx" for an ONNX model; only an older export is replaced.
+            platforms: Where it is to run: "cpu", "cuda", "tpu" or "rocm"; an ONNX model runs where its runtime does.
         """
-        return export_policy(self, path, tuple(platforms))
+        return write_policy(trace_learned(self), path, tuple(platforms))
 
     def compiled(self) -> ExportedPolicy:
         """Return this policy with its parameters compiled in: a call takes a fraction of the time."""
-        return compile_policy(self)
+        return compile_policy(trace_learned(self))
 
     def names(self) -> tuple[list[Any], list[Any]]:
         """Return the names of the states and actions of a finite problem, in the order of their numbers."""

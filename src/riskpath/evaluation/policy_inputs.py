@@ -42,7 +42,7 @@ def as_reward(reward: Any) -> float:
     """Return a reward as a finite number."""
     try:
         value = math.nan if isinstance(reward, str) else float(reward)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # a whole number of 400 digits
         value = math.nan
     if not abs(value) <= LARGEST:
         raise RiskpathError(f"a reward must be a finite number, got {short(reward)}")

@@ -15,6 +15,7 @@ from riskpath.mdp.goal_solver import TOLERANCE, GoalOptima, solve_levels
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import Policy
 from riskpath.mdp.problem import require_exact_steps
+from riskpath.plot.notebook import html_table
 from riskpath.risk.law import Law
 from riskpath.risk.measures import CVaR
 
@@ -86,6 +87,9 @@ class Frontier:
         from riskpath.plot import plot_frontier  # here, because matplotlib is optional
 
         return plot_frontier(self.levels, self.values, self.means, ax, label=label, **style)
+
+    def _repr_html_(self) -> str:
+        return html_table(repr(self)[1:-1], self.rows())
 
     def __repr__(self) -> str:
         ends = f"cvar:{self.levels[0]:g} … cvar:{self.levels[-1]:g}"

@@ -6,6 +6,7 @@ from typing import Any
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import Policy
 from riskpath.mdp.policy_evaluation import describe_policy
+from riskpath.plot.notebook import html_lines
 from riskpath.risk.law import Law
 from riskpath.risk.measures import RiskMeasure
 
@@ -68,6 +69,10 @@ class Solution:
     def plot(self, ax: Any = None, *, kind: str = "cdf", label: str | None = None, **style: Any) -> Any:
         """Draw the law of the return into matplotlib axes and return the axes, as `Law.plot` does."""
         return self.law.plot(ax, kind=kind, label=label, **style)
+
+    def _repr_html_(self) -> str:
+        title, *lines = self.describe().splitlines()
+        return html_lines(title, lines)
 
     def to_json(self) -> dict[str, Any]:
         """Return the solution as data for JSON."""

@@ -5,6 +5,7 @@ from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.dataset import Dataset, Episode
 from riskpath.training.recording import record
 from riskpath.training.run import Run, TrainingStopped, load
+from riskpath.training.trackers import MLflow, WeightsAndBiases
 from riskpath.training.train import train
 
 __all__ = [
@@ -12,9 +13,11 @@ __all__ = [
     "Dataset",
     "Episode",
     "JSONLines",
+    "MLflow",
     "Run",
     "TensorBoard",
     "TrainingStopped",
+    "WeightsAndBiases",
     "load",
     "record",
     "train",

@@ -81,15 +81,15 @@ class TensorBoard:
 
     def __call__(self, run: Any, numbers: dict[str, Any]) -> None:
         """Write every number, including those of an evaluation."""
-        for name, one in _scalars({key: value for key, value in numbers.items() if key != "step"}):
+        for name, one in scalars({key: value for key, value in numbers.items() if key != "step"}):
             self.writer.add_scalar(name, one, numbers["step"])
 
 
-def _scalars(numbers: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+def scalars(numbers: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
     """Yield names and numbers, one for each lane; values that are not numbers are left out."""
     for key, value in numbers.items():
         if isinstance(value, dict):
-            yield from _scalars(value, f"{prefix}{key}/")
+            yield from scalars(value, f"{prefix}{key}/")
             continue
         try:
             lanes = np.ravel(np.asarray(value, np.float64))

@@ -22,6 +22,7 @@ from riskpath.evaluation.learned_policy import LearnedPolicy
 from riskpath.evaluation.rollout import Returns, first_observations, initial_values, rollout
 from riskpath.mdp.frontier import LEVELS, check_levels, finite_frontier
 from riskpath.plot.curves import plot_curve
+from riskpath.plot.notebook import html_lines
 from riskpath.report.page import require_page, write_page
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.law import Law
@@ -78,6 +79,9 @@ class Run:
     def __repr__(self) -> str:
         size = f"settings {len(self.agents)}, seeds {self.seeds}, steps {self.steps:,}"
         return f"<Run of {type(self.agents[0]).__name__} on {self.environment_name}: {size}>"
+
+    def _repr_html_(self) -> str:
+        return html_lines(repr(self)[1:-1], [str(agent) for agent in self.agents])
 
     @property
     def environment_name(self) -> str:

@@ -1,0 +1,115 @@
+"""Exported policies as files: a ZIP archive with a StableHLO program, or an ONNX model.
+
+    run.policy().export("policy.zip")
+    run.policy().export("policy.onnx")
+    policy = rp.load_policy("policy.zip")
+
+The archive has two members: `policy.stablehlo`, the program of one step for any number of environments with all
+parameters in it (`jax.export`), and `policy.json`, which describes its inputs. Any Python with JAX can call it without
+this library. An ONNX model has the same description in its metadata, and runs without JAX. Both are
+
+    actions, memories = step(memories, observations, rewards, masks, starts, seeds)
+
+and every array has an axis of environments first. `starts` resets a memory, so that first memories may be zeros;
+`seeds` matter only to mixtures of policies. `docs/guides/production.md` has the lines for both.
+"""
+
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import jax
+from jax import export
+
+from riskpath.errors import RiskpathError
+from riskpath.evaluation.exported_policy import ExportedPolicy
+from riskpath.evaluation.onnx_policy import is_onnx, read_onnx, write_onnx
+from riskpath.evaluation.policy_tracing import FORMAT, VERSION, TracedPolicy
+from riskpath.extras import require_extra
+from riskpath.nn.kernels import without_kernels
+
+PROGRAM, DESCRIPTION = "policy.stablehlo", "policy.json"
+PLATFORMS = ("cpu", "cuda")
+"""Where an exported program runs by default."""
+KNOWN = ("cpu", "cuda", "rocm", "tpu")
+"""Where it can run."""
+
+
+def write_policy(policy: TracedPolicy, path: str | Path, platforms: tuple[str, ...] = PLATFORMS) -> Path:
+    """Write a policy to a file, as ONNX if its name ends with ".onnx"; only an older export is replaced."""
+    path = Path(path)
+    if path.exists() and not _is_export(path):
+        raise RiskpathError(f"{path} exists and is not an exported policy: give another path")
+    if not platforms or not set(platforms) <= set(KNOWN):
+        raise RiskpathError(
+            f"platforms must be some of {', '.join(KNOWN)}; got {', '.join(map(str, platforms)) or 'none'}"
+        )
+    content = write_onnx(policy) if is_onnx(path) else _write_archive(policy, platforms)
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(content)
+        os.replace(part, path)
+    except OSError as error:
+        raise RiskpathError(f"cannot write {path}: {error.strerror or error}") from None
+    return path
+
+
+def load_policy(path: str | Path) -> ExportedPolicy:
+    """Load an exported policy, of either format; nothing else of the training is needed."""
+    if is_onnx(Path(path)):
+        return read_onnx(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            description, program = json.loads(archive.read(DESCRIPTION)), archive.read(PROGRAM)
+    except (OSError, ValueError, LookupError, zipfile.BadZipFile) as error:
+        why = "does not exist" if isinstance(error, FileNotFoundError) else "is not an exported policy"
+        raise RiskpathError(f"{path} {why}") from None
+    if description.get("format") != FORMAT or description.get("version") != VERSION:
+        raise RiskpathError(f"{path} has another format than {FORMAT} {VERSION}")
+    here = export.default_export_platform()
+    if here not in (there := description.get("platforms", [here])):
+        raise RiskpathError(f"{path} was exported for {', '.join(there)}; JAX runs on {here} here")
+    require_extra("flatbuffers", "export", "an exported policy")
+    try:
+        return ExportedPolicy(export.deserialize(bytearray(program)).call, description)
+    except Exception as error:  # whatever a damaged program leads to
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise RiskpathError(f"{path} is damaged, or of a version of JAX that is too different: {reason}") from None
+
+
+def compile_policy(policy: TracedPolicy) -> ExportedPolicy:
+    """Return the policy that an export would hold, without a file."""
+    return ExportedPolicy(_program(policy, (export.default_export_platform(),)).call, policy.description)
+
+
+def _program(policy: TracedPolicy, platforms: tuple[str, ...]) -> export.Exported:
+    """Return the program of a policy for any number of environments."""
+    (count,) = export.symbolic_shape("environments")
+    with without_kernels():
+        return export.export(jax.jit(jax.vmap(policy.step)), platforms=platforms)(*policy.inputs(count))
+
+
+def _write_archive(policy: TracedPolicy, platforms: tuple[str, ...]) -> bytes:
+    require_extra("flatbuffers", "export", "an exported policy")
+    content, description = io.BytesIO(), {**policy.description, "platforms": list(platforms)}
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(DESCRIPTION, json.dumps(description, indent=1, allow_nan=False))
+        archive.writestr(PROGRAM, _program(policy, platforms).serialize())
+    return content.getvalue()
+
+
+def _is_export(path: Path) -> bool:
+    if is_onnx(path):
+        try:
+            read_onnx(path)
+        except RiskpathError:
+            return False
+        return True
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return json.loads(archive.read(DESCRIPTION)).get("format") == FORMAT
+    except (OSError, ValueError, LookupError, zipfile.BadZipFile):
+        return False

@@ -1,0 +1,90 @@
+"""A policy as a program of one environment, with the description of its inputs: what every export starts from.
+
+action, memory = step(memory, observation, reward, mask, start, seed)
+"""
+
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from riskpath.envs.finite import FiniteEnvironment
+from riskpath.evaluation.policy_program import first_memory, needs_rewards, step_of
+from riskpath.version import __version__
+
+FORMAT, VERSION = "riskpath policy", 1
+
+
+@dataclass(frozen=True)
+class TracedPolicy:
+    """What an export needs to know about a policy."""
+
+    step: Callable[..., Any]
+    """One step of one environment."""
+    description: dict[str, Any]
+    """Agent, measure, environment, inputs, names and versions, as JSON."""
+
+    def inputs(self, count: Any) -> tuple[Any, ...]:
+        """Return shapes and types of the program of many environments; `count` may be a symbol."""
+        about = self.description
+        array = lambda shape, dtype: jax.ShapeDtypeStruct((count, *shape), jnp.dtype(dtype))  # noqa: E731
+        memory = tuple(array(leaf["shape"], leaf["dtype"]) for leaf in about["memory"])
+        observation = array(about["observation"]["shape"], about["observation"]["dtype"])
+        masks, flags = array((about["num_actions"],), bool), array((), bool)
+        return memory, observation, array((), jnp.float32), masks, flags, array((), jnp.uint32)
+
+
+def trace_learned(policy: Any) -> TracedPolicy:
+    """Return a `LearnedPolicy` as a program."""
+    agent, state, env = policy.agent, policy.state, policy.environment
+    spec, step = env.spec, step_of(agent, state, env.spec)
+    finite, translation = isinstance(env, FiniteEnvironment), getattr(env, "translation", None)
+    seen, available = policy.tables if finite else (None, None)
+    offset = int(getattr(getattr(translation, "observation_space", None), "start", 0))
+
+    def one(memory: Any, obs: Any, reward: Any, mask: Any, start: Any, seed: Any) -> Any:
+        if finite:  # by the number of the state
+            obs, mask = jnp.asarray(seen)[obs], mask & jnp.asarray(available)[obs]
+        elif offset:
+            obs = obs - offset
+        if spec.action_heads:
+            mask = mask.reshape(spec.mask_shape) & spec.every_action()
+        action, memory = step(memory, obs, reward, mask, start, seed)
+        return (translation.scale(action) if translation else action), memory
+
+    shape, dtype = ((), jnp.int32) if finite else (spec.observation_shape, spec.observation_dtype)
+    leaves = jax.tree.leaves(first_memory(state, spec))
+    states, actions = ([plain_name(name) for name in names] for names in policy.names()) if finite else (None, None)
+    description = {
+        **header(),
+        "agent": type(agent).__name__,
+        "risk": str(jax.tree.map(lambda level: float(f"{level:.6g}"), agent.risk)),
+        "environment": env.problem.name if finite and env.problem else type(env).__name__,
+        "observation": {"shape": list(shape), "dtype": np.dtype(dtype).name},
+        "num_states": len(available) if available is not None else spec.num_states,
+        "first_state": offset,
+        "num_actions": spec.num_actions,
+        "needs_rewards": needs_rewards(agent, state, spec),
+        "mixed": len(policy.members()) > 1,
+        "memory": [{"shape": list(leaf.shape), "dtype": np.dtype(leaf.dtype).name} for leaf in leaves],
+        "states": states,
+        "actions": actions,
+    }
+    return TracedPolicy(one, description)
+
+
+def header() -> dict[str, Any]:
+    """Return the format and the versions, which every description begins with."""
+    versions = {"riskpath": __version__, "jax": jax.__version__, "python": platform.python_version()}
+    return {"format": FORMAT, "version": VERSION, "versions": versions}
+
+
+def plain_name(name: Any) -> Any:
+    """Return a name as JSON; lists stand for tuples, and a text for anything else."""
+    if isinstance(name, tuple | list):
+        return [plain_name(part) for part in name]
+    return name.item() if isinstance(name, np.generic) else name if isinstance(name, str | int | float) else repr(name)

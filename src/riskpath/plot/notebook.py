@@ -1,0 +1,22 @@
+"""How results look in a notebook: a heading with a table, or with lines. Text is escaped; nothing is loaded."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+
+def html_table(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table of rows with the same keys."""
+    columns = list(rows[0]) if rows else []
+    head = "".join(f"<th>{escape(str(column))}</th>" for column in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{_cell(row[column])}</td>' for column in columns)}</tr>" for row in rows)
+    return f"<p><b>{escape(title)}</b></p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def html_lines(title: str, lines: Sequence[str]) -> str:
+    """Return lines of text below a heading."""
+    return f"<p><b>{escape(title)}</b></p><pre>{escape(chr(10).join(lines))}</pre>"
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else escape(str(value))

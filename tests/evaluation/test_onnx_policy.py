@@ -1,0 +1,92 @@
+"""ONNX models act like the policies they were made of, also where JAX cannot be imported."""
+
+import json
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+import riskpath as rp
+from tests.evaluation.policies import CAR, MAZE_ENV, OBSERVED_ENV, TINY, untrained
+
+pytest.importorskip("jax2onnx")
+pytest.importorskip("onnxruntime")
+
+AGENTS = {
+    "IQN": (lambda: rp.IQN(rp.CVaR(0.3), network=TINY), MAZE_ENV),
+    "Adaptive": (lambda: rp.Adaptive(rp.CVaR(0.3), network=TINY), OBSERVED_ENV),
+    "TQL": (lambda: rp.TQL(rp.CVaR(0.3), network=TINY), MAZE_ENV),
+    "CVaRDRL": (lambda: rp.CVaRDRL(rp.CVaR(0.3), network=TINY), MAZE_ENV),
+    "QRSRM": (lambda: rp.QRSRM(rp.CVaR(0.3), network=TINY), MAZE_ENV),
+    "IQTD3": (lambda: rp.IQTD3(network=TINY), CAR),
+    "TQLContinuous": (lambda: rp.TQLContinuous(network=TINY), CAR),
+    "AdaptiveContinuous": (lambda: rp.AdaptiveContinuous(rp.CVaR(0.3), network=TINY), CAR),
+}
+
+WITHOUT_JAX = """
+import json, sys
+sys.modules["jax"] = sys.modules["riskpath"] = None
+import numpy as np
+import onnxruntime
+
+session = onnxruntime.InferenceSession(sys.argv[1])
+about = json.loads(session.get_modelmeta().custom_metadata_map["riskpath"])
+inputs = {f"memory_{i}": np.zeros(part["shape"], part["dtype"]) for i, part in enumerate(about["memory"])}
+inputs |= {"mask": np.ones(about["num_actions"], bool), "start": np.array(True), "reward": np.float32(0)[...]}
+actions = []
+for state, reward in json.loads(sys.argv[2]):
+    inputs |= {"observation": np.array(about["states"].index(state), np.int32), "reward": np.array(reward, np.float32)}
+    action, *memory = session.run(None, inputs)
+    inputs |= {f"memory_{i}": part for i, part in enumerate(memory)} | {"start": np.array(False)}
+    actions.append(about["actions"][int(action)])
+print(json.dumps(actions))
+"""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if i > 1 else []) for i, name in enumerate(AGENTS)]
+)
+@pytest.mark.filterwarnings("ignore")  # of the converter
+def test_a_model_acts_like_the_policy(name, tmp_path, unchecked):
+    make, env = AGENTS[name]
+    policy, rng = untrained(make(), env), np.random.default_rng(0)
+    model, exported = rp.load_policy(policy.export(tmp_path / "policy.onnx")), policy.compiled()
+    about, ours, theirs = model.description, None, None
+    assert about["agent"] == name
+    for _ in range(5):  # the steps of 400 episodes
+        shape = about["observation"]["shape"]
+        observations = rng.integers(0, 3, 400) if about["states"] else rng.normal(size=(400, *shape))
+        rewards = rng.normal(size=400)
+        masks = np.array([[1, 1, 1], [0, 1, 1]])[rng.integers(0, 2, 400)] if about["num_actions"] else None
+        actions, ours = model.act_batch(observations, ours, rewards, masks)
+        expected, theirs = exported.act_batch(observations, theirs, rewards, masks)
+        np.testing.assert_allclose(actions, expected, rtol=1e-4, atol=1e-4)
+        if about["num_actions"]:
+            assert len(np.unique(actions)) > 1
+    if name == "Adaptive":
+        memory, expected, episode = None, [], [("a", 0.0), ("b", 1.5), ("a", -2.0), ("b", 0.5)]
+        for state, reward in episode:
+            action, memory = policy(state, memory, reward)
+            expected.append(action)
+        command = [sys.executable, "-c", WITHOUT_JAX, str(tmp_path / "policy.onnx"), json.dumps(episode)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert json.loads(done.stdout) == expected, done.stderr
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_cannot_be_written_is_said_in_one_line(tmp_path):
+    policy = untrained(rp.Adaptive("wang:0.75", network=TINY), MAZE_ENV)
+    weights = np.full(policy.agent.population()[0], 0.2, np.float32)
+    mixed = type(policy)(policy.agent, policy.agent.with_members(policy.state, jax.numpy.asarray(weights)), MAZE_ENV)
+    with pytest.raises(rp.RiskpathError, match=r"ONNX has no random_bits; export one of policy.members"):
+        mixed.export(tmp_path / "policy.onnx")
+    (tmp_path / "mine.onnx").write_text("mine")
+    with pytest.raises(rp.RiskpathError, match=r"mine.onnx exists and is not an exported policy"):
+        policy.export(tmp_path / "mine.onnx")
+    with pytest.raises(rp.RiskpathError, match=r"mine.onnx is not an exported policy"):
+        rp.load_policy(tmp_path / "mine.onnx")
+    with pytest.raises(rp.RiskpathError, match=r"nothing.onnx does not exist"):
+        rp.load_policy(tmp_path / "nothing.onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.onnx"]
