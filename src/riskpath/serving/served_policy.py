@@ -4,6 +4,7 @@ Requests that arrive while a batch is computed form the next one, so that nobody
 """
 
 import asyncio
+import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from riskpath.serving.limits import Limits, batch_sizes
 from riskpath.serving.metrics import PolicyMetrics
 from riskpath.serving.sessions import Session, Sessions, Unavailable
 
+COMPILING = threading.Lock()
+"""Held while a policy is compiled: several are compiled one after another."""
 FIELDS = ("observation", "reward", "mask", "step")
 """What a request may contain."""
 
@@ -181,7 +184,8 @@ class ServedPolicy:
         shape, dtype = about["observation"]["shape"], about["observation"]["dtype"]
         observations = np.full((size, *shape), about["first_state"], dtype)
         memories = self.sessions.read(np.zeros(size, np.int64))
-        self.policy.act_batch(observations, memories, np.zeros(size), starts=np.ones(size, bool))
+        with COMPILING:
+            self.policy.act_batch(observations, memories, np.zeros(size), starts=np.ones(size, bool))
 
 
 def plain_action(action: Any) -> Any:
