@@ -18,6 +18,7 @@ from riskpath.agents.episodes import PATH, Units, no_episodes
 from riskpath.agents.goal_form import NEARBY, OWN, TIE, WIDE, Goal, GoalForm, Goals
 from riskpath.agents.utility_form import ATOMS, MEMBERS, RAMP, RATE, Laws, Standing, UtilityForm, piecewise, slopes
 from riskpath.nn.law_critic import NUMBER_WAVES, cell_quantiles, cells
+from riskpath.risk.compose import as_distortion
 from riskpath.types import Segment, Transition
 from tests.agents.test_losses import BOX, SPEC, box_training, box_window, loss_of, window
 
@@ -62,7 +63,7 @@ def test_the_goal_recursion_holds_for_every_return(discount):
 @pytest.mark.parametrize("discount", [1.0, 0.8])
 @pytest.mark.parametrize("risk", ["wang:-0.75", "cpw:0.71"])
 def test_the_utility_is_of_the_whole_return_at_every_step(risk, discount):
-    form = UtilityForm(rp.parse_risk(risk))
+    form = UtilityForm(as_distortion(risk))
     atoms = jnp.sort(jax.random.normal(jax.random.key(0), (MEMBERS, ATOMS)), axis=1)
     plan = Laws(atoms, jnp.eye(MEMBERS)[0], jnp.zeros(MEMBERS), jnp.ones(()))
     z, now, r = jnp.linspace(-3.0, 4.0, 29), Standing(jnp.int32(2), jnp.float32(1.0), jnp.float32(discount**2)), 0.7
@@ -74,7 +75,7 @@ def test_the_utility_is_of_the_whole_return_at_every_step(risk, discount):
 @pytest.mark.parametrize("text", MEASURES)
 def test_the_utility_of_a_law_is_the_slope_of_the_measure(text):
     # E_F[u] − E_G[u] is the first-order change of β from F to G: compare with a small step towards G.
-    risk, rng = rp.parse_risk(text), np.random.default_rng(3)
+    risk, rng = as_distortion(text), np.random.default_rng(3)
     first = np.sort(rng.normal(size=ATOMS))
     second = np.sort(rng.uniform(first[0], first[-1], size=ATOMS))
     step, laws = 1e-4, [rp.Law(atoms, np.full(ATOMS, 1 / ATOMS)) for atoms in (first, second)]
@@ -87,7 +88,7 @@ def test_the_utility_of_a_law_is_the_slope_of_the_measure(text):
 
 @pytest.mark.parametrize("text", MEASURES)
 def test_the_first_member_starts_with_the_mean(text):
-    form = UtilityForm(rp.parse_risk(text))
+    form = UtilityForm(as_distortion(text))
     z = jnp.linspace(-1.0, 1.0, 9)  # the range of returns
     u = form.utility(form.first(form.plan(), jnp.int32(0)), SCALE * z, form.plan(), UNITS)
     slope = np.diff(np.asarray(u)) / (SCALE * (z[1] - z[0]))
@@ -129,7 +130,7 @@ def by_hand(predicted, target, utility) -> float:
     return total / 6 + 0.5 * 2 * (np.sqrt(1 + error**2) - 1)
 
 
-def member_utility(risk: rp.RiskMeasure, member: int, so_far: float, weight: float, z: float) -> float:
+def member_utility(risk: rp.DistortionMeasure, member: int, so_far: float, weight: float, z: float) -> float:
     """Return u(so_far + weight z)/weight of a member that still has its first law, with returns from −1 to 1."""
     low, width = (-1.0, 2.0) if member == 5 else (-1.0 + 0.5 * (member - 1), 0.5)
     knots = low + width * (np.arange(ATOMS) + 0.5) / ATOMS
@@ -192,7 +193,7 @@ def measure_utility(risk: str) -> Any:
             mean = {"cvar:0.2": 0.0}.get(risk, 0.4 * 0.3 / 0.6) + TIE
             return mean * z - max(SCALE * float(context.goal) - z, 0.0)
         return member_utility(
-            rp.parse_risk(risk), int(context.member), SCALE * float(context.so_far), float(context.weight), z
+            as_distortion(risk), int(context.member), SCALE * float(context.so_far), float(context.weight), z
         )
 
     return utility

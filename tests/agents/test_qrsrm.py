@@ -13,13 +13,14 @@ from riskpath.agents.agent import act_greedily
 from riskpath.agents.episodes import no_episodes
 from riskpath.agents.qrsrm import expected_utility, utility_knots
 from riskpath.nn.losses import midpoints
+from riskpath.risk.compose import as_distortion
 from tests.agents.test_losses import NETWORK, SPEC, TRAINING, huber_by_hand, levels, loss_of, pick, window
 
 ATOMS = np.random.default_rng(0).normal(3.0, 2.0, size=400).astype(np.float32)
 AVERSE = ["mean", "cvar:0.2", "wang:-0.5", "pow:-1", "0.6*mean+0.4*cvar:0.1", "0.5*cvar:0.5+0.5*cvar:0.05"]
 
 
-def utility(risk: rp.RiskMeasure, knots, z) -> np.ndarray:
+def utility(risk: rp.DistortionMeasure, knots, z) -> np.ndarray:
     """Return u at several returns."""
     return np.asarray(expected_utility(risk, knots, jnp.asarray(z, jnp.float32)[None, :]))
 
@@ -42,7 +43,7 @@ def test_the_utility_of_the_mean_is_the_return(risk):
 
 @pytest.mark.parametrize("text", AVERSE)
 def test_the_measure_is_the_expected_utility_and_of_other_laws_more(text):
-    risk = rp.parse_risk(text)
+    risk = as_distortion(text)
     knots = utility_knots(risk, jnp.asarray(ATOMS), 128)
     assert utility(risk, knots, ATOMS).mean() == pytest.approx(risk.value(ATOMS), abs=0.02)
     rng = np.random.default_rng(1)
@@ -56,7 +57,7 @@ def test_the_measure_is_the_expected_utility_and_of_other_laws_more(text):
 
 @pytest.mark.parametrize("text", AVERSE)
 def test_before_the_first_estimate_it_is_linear(text):
-    values = utility(rp.parse_risk(text), jnp.full(16, jnp.inf), [-2.0, 0.0, 1.0, 5.0])
+    values = utility(as_distortion(text), jnp.full(16, jnp.inf), [-2.0, 0.0, 1.0, 5.0])
     np.testing.assert_allclose(values, values[2] * np.array([-2.0, 0.0, 1.0, 5.0]), rtol=1e-5)
 
 

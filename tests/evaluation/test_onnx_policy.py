@@ -77,9 +77,10 @@ def test_a_model_acts_like_the_policy(name, tmp_path, unchecked):
 
 @pytest.mark.filterwarnings("ignore")
 def test_what_cannot_be_written_is_said_in_one_line(tmp_path):
-    policy = untrained(rp.Adaptive("wang:0.75", network=TINY), MAZE_ENV)
-    weights = np.full(policy.agent.population()[0], 0.2, np.float32)
-    mixed = type(policy)(policy.agent, policy.agent.with_members(policy.state, jax.numpy.asarray(weights)), MAZE_ENV)
+    agent = rp.Adaptive("wang:0.75", network=TINY)
+    policy = untrained(agent, MAZE_ENV)
+    weights = np.full(agent.population()[0], 0.2, np.float32)
+    mixed = type(policy)(agent, agent.with_members(policy.state, jax.numpy.asarray(weights)), MAZE_ENV)
     with pytest.raises(rp.RiskpathError, match=r"ONNX has no random_bits; export one of policy.members"):
         mixed.export(tmp_path / "policy.onnx")
     (tmp_path / "mine.onnx").write_text("mine")

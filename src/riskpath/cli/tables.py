@@ -65,24 +65,6 @@ def solution_table(problem: FiniteMDP | GridProblem, risk: RiskMeasure, answers:
     return table
 
 
-def overview_table(title: str, rows: list[tuple[str, dict[str, Answer]]], env: Any) -> Table:
-    """Return a table of several measures on one problem, with a column for each class of policies."""
-    table = Table(title=title, title_justify="left")
-    table.add_column("measure")
-    for policies in CLASSES:
-        table.add_column(policies, justify="right")
-    for name, answers in rows:
-        table.add_row(name, *(_short(answer, env) for answer in answers.values()))
-    return table
-
-
-def _short(answer: Answer, env: Any) -> str:
-    if isinstance(answer, RiskpathError):
-        return "–"
-    path = f" {env.path(answer.policy)}" if isinstance(env, RiskyGrid) else ""
-    return f"{answer.value:.3f}{path}"
-
-
 def table_of(title: str, rows: list[dict[str, Any]]) -> Table:
     """Return a table of rows with the same keys, which are the headings."""
     table = Table(title=title, title_justify="left")

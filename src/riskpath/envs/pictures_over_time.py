@@ -72,41 +72,33 @@ class _Chart:
 
 @picture.register(BettingGame)
 def draw_betting_game(env: BettingGame, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
-    """Draw the money after every round as a bar, on the scale of its square root, and the gains between the bars."""
-    purses = visited(env, episode)
-    chart = _Chart(env.rounds, 320)
-    top = 44.0
-
-    def height(money: float) -> float:
-        return chart.base - (chart.base - top) * (money / env.max_money) ** 0.5
-
-    for money in (0.0, env.start_money, env.max_money / 4, env.max_money):
-        chart.level(height(money), f"{money:g}")
-    for time, purse in enumerate(purses):
-        colour = COLOURS["goal"] if purse.money >= env.max_money else COLOURS["blue"]
-        chart.bar(time, height(purse.money), chart.base, INK if time == len(purses) - 1 else colour)
-        chart.text(time, height(purse.money) - 12, f"{purse.money:.4g}")
-    chart.rewards(16, episode.rewards)
-    footer(chart.canvas, len(episode.rewards), env.rounds, sum(episode.rewards))
-    return chart.canvas.image()
+    """Draw the money after every round, on the scale of its square root."""
+    return _draw_purses(env, episode, env.max_money, (env.start_money, env.max_money / 4), power=0.5)
 
 
 @picture.register(GamblersRuin)
 def draw_gamblers_ruin(env: GamblersRuin, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
-    """Draw the coins after every round as a bar below the target, and the gains between the bars."""
+    """Draw the coins after every round below the target."""
+    return _draw_purses(env, episode, env.target, (env.start_money,), power=1.0)
+
+
+def _draw_purses(
+    env: BettingGame | GamblersRuin, episode: Episode, most: float, levels: tuple[float, ...], power: float
+) -> UInt8[np.ndarray, "H W 3"]:
+    """Draw the money after every round as a bar, and the gains between the bars."""
     purses = visited(env, episode)
     chart = _Chart(env.rounds, 320)
     top = 44.0
 
     def height(money: float) -> float:
-        return chart.base - (chart.base - top) * money / env.target
+        return chart.base - (chart.base - top) * (money / most) ** power
 
-    for money in dict.fromkeys((0, env.start_money, env.target)):
-        chart.level(height(money), f"{money}")
+    for money in dict.fromkeys((0.0, *levels, most)):
+        chart.level(height(money), f"{money:g}")
     for time, purse in enumerate(purses):
-        colour = COLOURS["goal"] if purse.money >= env.target else COLOURS["blue"]
+        colour = COLOURS["goal"] if purse.money >= most else COLOURS["blue"]
         chart.bar(time, height(purse.money), chart.base, INK if time == len(purses) - 1 else colour)
-        chart.text(time, height(purse.money) - 12, f"{purse.money:g}")
+        chart.text(time, height(purse.money) - 12, f"{purse.money:.4g}")
     chart.rewards(16, episode.rewards)
     footer(chart.canvas, len(episode.rewards), env.rounds, sum(episode.rewards))
     return chart.canvas.image()

@@ -1,6 +1,6 @@
 """A function with nothing in its trace but elementary operations, for converters that know no others.
 
-A trace of JAX has calls of other functions, branches for platforms, and results that nobody uses (such as random
+A trace of JAX has calls of other functions, branches for platforms, and unused results (such as random
 numbers of a policy that draws none). Here calls are inlined, the branch of a CPU is taken, what follows from constants
 is computed at once, and unused results are left out.
 """

@@ -1,6 +1,6 @@
 """The policy of a problem with an exogenous price and a position on a lattice: one step ahead over the tables."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -68,10 +68,6 @@ class MarketPolicy:
             self._tables.clear()  # one table at a time
             self._tables[time] = look_ahead(self.form, self.tail, time)
         return self._tables.get(time)
-
-    def with_goal(self, goal: float) -> "MarketPolicy":
-        """Return the same tables with another threshold."""
-        return replace(self, goal=float(goal))
 
     def simulate(self, episodes: int, seed: int = 0) -> Float[np.ndarray, " episodes"]:
         """Return the discounted returns of independent episodes of the continuous problem."""

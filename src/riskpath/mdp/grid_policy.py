@@ -5,7 +5,7 @@ adaptive policy maximises EV_t(y, x + γᵗ r); where several actions are equall
 mean. A markov policy maximises γᵗ r + B_t(y), where B is the mean or the risk of the return to go.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -80,10 +80,6 @@ class GridPolicy:
         place = tuple(jnp.float32(x) for x in read_observation(self.problem, state))
         number = _choose(self.problem, jnp.int32(time), self.guide(time), place, jnp.float32(total - self.goal))
         return self.problem.label(int(number)), (time, total)
-
-    def with_goal(self, goal: float) -> "GridPolicy":
-        """Return the same tables with another threshold."""
-        return replace(self, goal=float(goal))
 
     def guide(self, time: int) -> Guide:
         """Return the tables of one time, for `act`."""

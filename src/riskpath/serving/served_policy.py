@@ -1,6 +1,6 @@
 """A policy that answers the requests of many clients in batches.
 
-Requests that arrive while a batch is computed form the next one, so that nobody waits for a batch to fill.
+Requests that arrive while a batch is computed form the next one, so that no request waits for a batch to fill.
 """
 
 import asyncio
