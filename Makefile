@@ -7,11 +7,13 @@
 #   make test-long    repeat some tests in costlier modes
 #   make lint         only lint and check types
 #   make format       fix what ruff can fix
-#   make package      build the wheel, install it into an empty environment and try it there
+#   make package      build wheel and sdist, and try them in empty environments of every Python in PYTHONS
+#   make test-versions   the same for the oldest and the newest versions of JAX and what else is needed
 #   make test-peers   test together with Stable-Baselines3, which installs PyTorch
 #   make test-ray     test sweeps, the benchmark and mountain-car on a local Ray cluster of two nodes
 #   make test-onnx    test policies as ONNX models, whose converter installs Flax and Orbax
-#   make bench-peers-install   add the peers of benchmarks/hedging.py and benchmarks/qrsrm_peer.py to .venv-peers
+#   make test-trackers  test TensorBoard, Weights & Biases, MLflow and Optuna, offline
+#   make bench-peers-install   add the peers of benchmarks/peers/hedging.py and benchmarks/peers/qrsrm_peer.py to .venv-peers
 #   make clean        remove everything that these commands created
 PYTHON ?= python3
 BIN := .venv/bin
@@ -19,7 +21,8 @@ PIP := python -m pip --quiet --disable-pip-version-check
 # Python keeps compiled modules, even where the environment says otherwise: the tests start it many times.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo test unit test-long test-peers test-ray test-onnx bench-peers-install lint format package docs clean
+.PHONY: install demo test unit test-long test-peers test-ray test-onnx test-trackers test-versions test-oldest test-newest
+.PHONY: bench-peers-install lint format build package docs clean
 
 install: .venv/.installed
 
@@ -41,6 +44,8 @@ lint: install
 test: install
 	$(MAKE) --no-print-directory --jobs 2 lint unit
 
+# The public option of JAX halves the time of compiling; `make test JAX_DISABLE_MOST_OPTIMIZATIONS=0` compiles as users do.
+unit: export JAX_DISABLE_MOST_OPTIMIZATIONS ?= 1
 unit: install
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not long"
 
@@ -71,7 +76,16 @@ test-onnx: .venv-onnx/.installed
 
 .venv-onnx/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-onnx
-	.venv-onnx/bin/$(PIP) install -c constraints.txt -e ".[all,onnx]" hypothesis pytest beartype jax2onnx==0.17.1
+	.venv-onnx/bin/$(PIP) install -c constraints.txt -e ".[all,onnx]" hypothesis pytest beartype
+	@touch $@
+
+# So are the trackers. Nothing is sent: their stores are folders.
+test-trackers: .venv-trackers/.installed
+	.venv-trackers/bin/pytest tests/training/test_trackers.py tests/training/test_callbacks.py tests/sweeps/test_optuna_recipe.py
+
+.venv-trackers/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-trackers
+	.venv-trackers/bin/$(PIP) install -c constraints.txt -e ".[all,mlflow,tensorboard,wandb]" hypothesis pytest beartype optuna
 	@touch $@
 
 # pfhedge asks for NumPy 1 but imports none of it, so it is installed without its dependencies.
@@ -79,18 +93,45 @@ bench-peers-install: .venv-peers/.installed
 	.venv-peers/bin/$(PIP) install -c constraints.txt pandas tqdm
 	.venv-peers/bin/$(PIP) install --no-deps pfhedge==0.23.0
 
-# The wheel is tried from outside of the repository: first with the core dependencies alone, then with all extras.
-PACKAGE_BIN = $(CURDIR)/build/package-venv/bin
-SMOKE = cd "$$(mktemp -d)" && $(PACKAGE_BIN)/python $(CURDIR)/tests/package/smoke.py
+# The package is tried from outside of the repository: the wheel with the core dependencies alone, then the source
+# distribution with all extras. Pythons that are not installed are skipped.
+PYTHONS ?= python3.11 python3.12 python3.13
+BUILT = $(CURDIR)/build/package
+SMOKE = cd "$$(mktemp -d)" && $(1)/bin/python $(CURDIR)/tests/package/smoke.py
 
-package:
-	rm -rf build/package-venv build/wheel
-	$(PYTHON) -m venv build/package-venv
-	$(PACKAGE_BIN)/$(PIP) wheel --no-deps --wheel-dir build/wheel .
-	$(PACKAGE_BIN)/$(PIP) install -c constraints.txt build/wheel/*.whl
-	$(SMOKE) core
-	$(PACKAGE_BIN)/$(PIP) install -c constraints.txt "$$(echo build/wheel/*.whl)[all]"
-	$(SMOKE) all
+build:
+	rm -rf $(BUILT)
+	$(PYTHON) -m venv $(BUILT)/tools
+	$(BUILT)/tools/bin/$(PIP) install build==1.3.0
+	$(BUILT)/tools/bin/python -m build --outdir $(BUILT)/dist . > $(BUILT)/build.log || { cat $(BUILT)/build.log; exit 1; }
+
+package: build
+	@set -e; tried=0; for python in $(PYTHONS); do \
+	    if ! "$$python" -c "" 2> /dev/null; then echo "$$python is not installed: skipped"; continue; fi; \
+	    place=$(BUILT)/python-$$tried; tried=$$((tried + 1)); "$$python" -m venv $$place; "$$place/bin/python" --version; \
+	    $$place/bin/$(PIP) install -c constraints.txt $(BUILT)/dist/*.whl; \
+	    ($(call SMOKE,$$place) core); \
+	    $$place/bin/$(PIP) install --force-reinstall --no-deps $(BUILT)/dist/*.tar.gz; \
+	    $$place/bin/$(PIP) install -c constraints.txt "$$(echo $(BUILT)/dist/*.tar.gz)[all]"; \
+	    ($(call SMOKE,$$place) all); \
+	done; test $$tried -gt 0 || { echo "none of $(PYTHONS) is installed"; exit 1; }
+
+# What pyproject.toml asks for at least, and what is newest, each with a part of the tests.
+VERSION_TESTS = tests/risk/test_measures.py tests/mdp/test_solve.py tests/agents/test_losses.py tests/package/test_versions.py
+
+test-versions: test-oldest test-newest
+
+test-oldest: build
+	$(PYTHON) -m venv $(BUILT)/oldest
+	$(BUILT)/oldest/bin/$(PIP) install -c constraints-oldest.txt "$$(echo $(BUILT)/dist/*.whl)[all]" pytest beartype hypothesis
+	$(call SMOKE,$(BUILT)/oldest) all
+	$(BUILT)/oldest/bin/python -m pytest -p no:cacheprovider $(VERSION_TESTS)
+
+test-newest: build
+	$(PYTHON) -m venv $(BUILT)/newest
+	$(BUILT)/newest/bin/$(PIP) install --upgrade "$$(echo $(BUILT)/dist/*.whl)[all]" pytest beartype hypothesis
+	$(call SMOKE,$(BUILT)/newest) all
+	$(BUILT)/newest/bin/python -m pytest -p no:cacheprovider $(VERSION_TESTS)
 
 format: install
 	$(BIN)/ruff check --fix .
@@ -106,4 +147,4 @@ docs: .venv/.docs-installed
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-peers .venv-ray .venv-onnx site build dist .pytest_cache .ruff_cache docs/.ruff_cache .hypothesis
+	rm -rf .venv .venv-peers .venv-ray .venv-onnx .venv-trackers site build dist .pytest_cache .ruff_cache docs/.ruff_cache .hypothesis

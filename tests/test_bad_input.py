@@ -181,8 +181,8 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
         r"IQN has no field 'learning_rate'; give training=rp.Training\(learning_rate=…\)",
     ),
     "misplaced hyperparameter of an actor": (
-        lambda run: rp.TQLContinuous(actor_learning_rate=0.1),  # pyright: ignore[reportCallIssue]
-        r"no field 'actor_learning_rate'; give training=rp.ActorCriticTraining\(actor_learning_rate=…\)",
+        lambda run: rp.TQLContinuous(policy_delay=1),  # pyright: ignore[reportCallIssue]
+        r"no field 'policy_delay'; give actor=rp.ActorTraining\(policy_delay=…\)",
     ),
     "misspelt field": (
         lambda run: rp.Training(learning_rat=0.1),  # pyright: ignore[reportCallIssue]
@@ -192,8 +192,8 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "discount 1.1": (lambda run: rp.TQL(discount=1.1), "discount must be from 0 to 1, got 1.1"),
     "discount in words": (lambda run: rp.TQL(discount="0.9"), "discount must be a number, got '0.9'"),  # pyright: ignore[reportArgumentType]
     "training of another kind": (
-        lambda run: rp.IQN(training=rp.ActorCriticTraining()),
-        "training of IQN must be a Training, got a ActorCriticTraining",
+        lambda run: rp.IQN(training=rp.RolloutTraining()),  # pyright: ignore[reportArgumentType]
+        "training of IQN must be a Training, got a RolloutTraining",
     ),
     "network of another kind": (lambda run: rp.IQN(network=64), "network of IQN must be a Network, got a int"),  # pyright: ignore[reportArgumentType]
     "width": (lambda run: rp.Network(hidden=64), r"hidden must be a tuple of whole numbers, for example \(64,\)"),  # pyright: ignore[reportArgumentType]
@@ -204,16 +204,17 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "no batch": (lambda run: rp.Training(batch_size=None), "batch_size must be a whole number, got None"),  # pyright: ignore[reportArgumentType]
     "no memory": (lambda run: rp.Network(history_size=None), "history_size must be a whole number, got None"),  # pyright: ignore[reportArgumentType]
     "no delay": (
-        lambda run: rp.ActorCriticTraining(policy_delay=None),  # pyright: ignore[reportArgumentType]
+        lambda run: rp.ActorTraining(policy_delay=None),  # pyright: ignore[reportArgumentType]
         "policy_delay must be a whole number, got None",
     ),
     "no forks": (lambda run: rp.RiskyGrid(forks=None), "forks must be a whole number, got None"),  # pyright: ignore[reportArgumentType]
     "float batch": (lambda run: rp.Training(batch_size=32.0), r"batch_size must be a whole number, got 32\.0"),  # pyright: ignore[reportArgumentType]
     "step size": (lambda run: rp.Training(learning_rate=-1e-3), "learning_rate must be at least 0, got -0.001"),
-    "epsilon": (lambda run: rp.Training(epsilon_start=1.5), "epsilon_start must be from 0 to 1, got 1.5"),
+    "epsilon": (lambda run: rp.EpsilonGreedy(initial_eps=1.5), "initial_eps must be from 0 to 1, got 1.5"),
+    "share": (lambda run: rp.Training(decay_ends=9_000.0), "decay_ends must be from 0 to 1, got 9000"),
     "kappa": (lambda run: rp.Training(kappa=0.0), "kappa must be more than 0, got 0"),
-    "quiet": (lambda run: rp.ActorCriticTraining(epsilon=-0.1), "epsilon must be from 0 to 1, got -0.1"),
-    "delay": (lambda run: rp.ActorCriticTraining(policy_delay=0), "policy_delay must be at least 1, got 0"),
+    "quiet": (lambda run: rp.ActionNoise(episodes=-0.1), "episodes must be from 0 to 1, got -0.1"),
+    "delay": (lambda run: rp.ActorTraining(policy_delay=0), "policy_delay must be at least 1, got 0"),
     "critic": (lambda run: rp.TQL(critic="both"), "critic must be joint, trajectory or convolved, got 'both'"),  # pyright: ignore[reportArgumentType]
     # Exact solutions.
     "name to solve": (

@@ -12,21 +12,16 @@ from typing import Any
 import pytest
 
 import riskpath
+from riskpath.cli.main import main
 from riskpath.cli.parser import parse
 from riskpath.risk import compose
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
-LONG = [
-    "docs/agents/iqn.md",  # and others that train the same
-    "README.md",
-    *(f"docs/guides/{name}.md" for name in ("training", "own-environment")),
-    *(f"docs/tutorials/{name}.md" for name in ("learn", "gymnasium")),
-]
-"""Pages that train for so long that optimising the programs saves time."""
 REPEATED = [
     "docs/agents/adaptive-continuous.md",  # adaptive.md calls the same, tests/agents/test_adaptive.py trains this agent
+    "docs/agents/adaptive-ppo.md",  # tests/agents/test_adaptive_ppo.py trains this agent
     "docs/agents/adaptive.md",  # README trains this agent, tests/training/test_selection.py calls the same
     "docs/concepts/exact-solvers.md",  # tests/mdp call every solver
     "docs/problems/american-put.md",  # tests/envs/test_market.py solves the same problem
@@ -38,7 +33,6 @@ REPEATED = [
 ]
 """Pages and examples that `make test` leaves out."""
 UNTRAINED = [
-    "README.md",
     *(f"docs/guides/{name}.md" for name in ("evaluation", "gymnasium", "own-measure", "sweeps", "training")),
     *(f"docs/agents/{name}.md" for name in ("c51", "cvar-drl", "dsac", "iqn", "qrdqn", "qrsrm", "tql")),
     "examples/learn_and_compare.py",
@@ -81,15 +75,13 @@ def anchors(page: Path) -> set[str]:
 def test_code_blocks_run(page, trained, unchecked, monkeypatch, request):
     if not trained:
         request.getfixturevalue("untrained")
-    elif str(page.relative_to(ROOT)) in LONG:
-        request.getfixturevalue("optimised")
     monkeypatch.setattr(compose, "BY_NAME", dict(compose.BY_NAME))  # a page may register a measure
     program = "\n".join(blocks(page, "python"))
     exec(compile(program, str(page), "exec"), {"__name__": page.stem})
 
 
 @pytest.mark.parametrize(("path", "trained"), programs(sorted((ROOT / "examples").glob("*.py"))))
-def test_examples_run_and_print_their_results(path, trained, unchecked, optimised, capsys, request):
+def test_examples_run_and_print_their_results(path, trained, unchecked, capsys, request):
     # Here, because some of them train what a page trains: a program that was compiled for a page serves them, too.
     if not trained:
         request.getfixturevalue("untrained")
@@ -126,6 +118,18 @@ def test_commands_and_configurations_are_parsed(page, tmp_path, unchecked):
                 assert callable(parse(words))  # parsed, not called: some commands take minutes
 
 
+def test_the_commands_of_the_readme_run(tmp_path, monkeypatch, capsys, unchecked, untrained):
+    # Without the steps of training: tests/cli/test_run_commands.py trains.
+    monkeypatch.chdir(tmp_path)
+    lines = "\n".join(blocks(ROOT / "README.md", "sh")).splitlines()
+    commands = [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("riskpath ")]
+    assert [words[0] for words in commands] == ["solve", "frontier", "train", "report"]
+    for words in commands:
+        main(words)
+        assert capsys.readouterr().out, words
+    assert list(tmp_path.rglob("*.html"))
+
+
 def test_make_targets_that_pages_name_exist():
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     for page in PAGES:
@@ -155,11 +159,11 @@ def test_every_page_is_in_a_table_of_contents():
 
 def test_the_api_reference_covers_every_module():
     pages = "\n".join(page.read_text() for page in (DOCS / "api").glob("*.md"))
-    wings, modules = (set(re.findall(rf"{word} ([\w.]+)", pages)) for word in (r"\{wing\}", "automodule::"))
+    packages, modules = (set(re.findall(rf"{word} ([\w.]+)", pages)) for word in (r"\{package\}", "automodule::"))
     without = {"__main__", "cli", "experiments", "version"}  # `riskpath --help` documents the first two
     for module in pkgutil.iter_modules(riskpath.__path__):
-        assert module.name in without | wings or f"riskpath.{module.name}" in modules, module.name
-    for name in modules | {f"riskpath.{wing}" for wing in wings}:
+        assert module.name in without | packages or f"riskpath.{module.name}" in modules, module.name
+    for name in modules | {f"riskpath.{package}" for package in packages}:
         importlib.import_module(name)
 
 

@@ -16,7 +16,7 @@ PACKAGES = [package for packages in EXTRAS.values() for package in packages]
 CORE = """
 import riskpath as rp
 
-training = rp.Training(learning_starts=10, target_update_interval=10, batch_size=2, online_taus=2, target_taus=2)
+training = rp.Training(learning_starts=10, target_update_interval=10, batch_size=2, num_quantiles=2)
 agent = rp.IQN(rp.CVaR(0.1), network=rp.Network(hidden=(4,)), training=training)
 run = rp.train(agent, "ThreeState", steps=20, progress=True)
 solution = rp.solve(rp.ThreeState().mdp(), "cvar:0.1")

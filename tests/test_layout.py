@@ -1,4 +1,4 @@
-"""The order of the package: imports run downward through the wings, and none runs in a circle."""
+"""The order of the code: imports run downward through the packages, and none runs in a circle, nor in benchmarks."""
 
 import ast
 import re
@@ -13,51 +13,111 @@ MODULES = {
     ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(SOURCE.rglob("*.py"))
 }
+BENCHMARKS = {path.stem: path for path in sorted((ROOT / "benchmarks").glob("*/*.py"))}
+"""Benchmarks are programs: those of one folder import one another by the name of the file."""
 
 
 def order() -> list[str]:
-    """Return the wings from the bottom up, as CONTRIBUTING states them."""
+    """Return the packages from the bottom up, as CONTRIBUTING states them."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
     stated = re.search(r"^Imports run downward: (.+?)\.$", text, re.MULTILINE | re.DOTALL)
-    assert stated, "CONTRIBUTING.md must state the order of the wings"
+    assert stated, "CONTRIBUTING.md must state the order of the packages"
     return re.findall(r"`(\w+)/?`", stated[1])
 
 
-def wing(module: str) -> str:
-    """Return the wing of a module; files directly in the package are the ground floor, its face and start the roof."""
+def package(module: str) -> str:
+    """Return the package of a module; files directly in riskpath are "ground", its `__init__` and start "riskpath"."""
     parts = module.split(".")
     if len(parts) == 1 or parts[1] == "__main__":
         return "riskpath"
     return parts[1] if (SOURCE / parts[1]).is_dir() else "ground"
 
 
-def imports(module: str) -> Iterator[str]:
-    """Yield the modules of this package that a module imports, also inside functions and under TYPE_CHECKING."""
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "riskpath")
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "riskpath":
+def imports(module: str, modules: dict[str, Path] = MODULES) -> Iterator[str]:
+    """Yield those of `modules` that a module imports, also inside functions, under TYPE_CHECKING and by name."""
+    for node in ast.walk(ast.parse(modules[module].read_text())):
+        if isinstance(node, ast.Call):  # import_module("riskpath.…"), require_extra("riskpath.…", …), __import__(…)
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            texts = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            by_name = modules is MODULES or called in ("import_module", "__import__")  # "memory" is also a plain word
+            yield from (text for text in texts if by_name and text in modules and text != "riskpath")
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom) and node.module in modules:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                yield inner if inner in MODULES else node.module
+                yield inner if inner in modules else node.module
 
 
-def test_imports_run_downward_through_the_wings():
+def test_imports_run_downward_through_the_packages():
     floors = {name: floor for floor, name in enumerate(order())}
-    assert set(floors) == {wing(module) for module in MODULES}, "CONTRIBUTING.md must name every wing"
+    assert set(floors) == {package(module) for module in MODULES}, "CONTRIBUTING.md must name every package"
     upward = [
         f"{module} imports {other}"
         for module in MODULES
         for other in imports(module)
-        if floors[wing(other)] > floors[wing(module)]
+        if floors[package(other)] > floors[package(module)]
     ]
     assert upward == []
+
+
+def test_imports_run_downward_within_mdp():
+    floors = {"model": 0, "exact": 1, "grid": 2, "solve": 3}
+
+    def floor(module: str) -> int:
+        part = module.split(".")[2]
+        return floors.get(part, 0)
+
+    inside = [module for module in MODULES if module.startswith("riskpath.mdp.")]
+    upward = [
+        f"{module} imports {other}"
+        for module in inside
+        for other in imports(module)
+        if other.startswith("riskpath.mdp.") and floor(other) > floor(module)
+    ]
+    assert upward == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import riskpath.risk.compose", ["riskpath.risk.compose"]),
+        ("from riskpath.risk import compose", ["riskpath.risk.compose"]),
+        ("def f():\n    from riskpath.errors import RiskpathError", ["riskpath.errors"]),
+        ('importlib.import_module("riskpath.risk.compose").parse_risk', ["riskpath.risk.compose"]),
+        ('__import__("riskpath.errors")', ["riskpath.errors"]),
+        ('print("riskpath.nothing")', []),
+    ],
+)
+def test_imports_are_seen(text, found, tmp_path, monkeypatch):
+    (tmp_path / "one.py").write_text(text)
+    monkeypatch.setitem(MODULES, "riskpath.one", tmp_path / "one.py")
+    assert list(imports("riskpath.one")) == found
 
 
 def test_no_imports_run_in_a_circle():
     graph = {module: {other for other in imports(module) if other != module} for module in MODULES}
     # A package's `__init__` gathers its own modules; those import one another directly.
     graph = {module: {o for o in others if not module.startswith(f"{o}.")} for module, others in graph.items()}
+    assert_no_circle(graph)
+
+
+def test_benchmarks_import_only_their_own_folder_and_in_no_circle():
+    graph = {name: set(imports(name, BENCHMARKS)) for name in BENCHMARKS}
+    assert_no_circle(graph)
+    across = [f"{a} imports {b}" for a, to in graph.items() for b in to if BENCHMARKS[a].parent != BENCHMARKS[b].parent]
+    assert across == []
+    assert not list((ROOT / "benchmarks").glob("*.py")), "benchmarks lie in folders by what they measure"
+
+
+def test_circles_are_seen():
+    assert_no_circle({"a": {"b", "c"}, "b": {"c"}, "c": set()})
+    with pytest.raises(AssertionError, match="b → c → b"):
+        assert_no_circle({"a": {"b"}, "b": {"c"}, "c": {"b"}})
+
+
+def assert_no_circle(graph: dict[str, set[str]]) -> None:
+    """Fail with the modules of the first circle that is found."""
     done: set[str] = set()
 
     def visit(module: str, path: tuple[str, ...]) -> None:
@@ -75,8 +135,9 @@ def test_no_two_files_share_a_name():
     names: dict[str, str] = {}
     for module, path in MODULES.items():
         if path.stem != "__init__":
-            assert names.setdefault(path.stem, module) == module
-    assert len(list(SOURCE.glob("*.py"))) <= 12, "files belong to a wing"
+            name = ".".join(module.split(".")[2:]) or path.stem  # grid.problem is not problem
+            assert names.setdefault(name, module) == module
+    assert len(list(SOURCE.glob("*.py"))) <= 12, "files belong to a package"
 
 
 @pytest.mark.parametrize(
@@ -91,6 +152,8 @@ def test_agents_stay_small(file, most):
 
 
 def test_tests_mirror_the_source():
-    wings = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    packages = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert wings <= folders
+    assert packages <= folders
+    parts = {path.name for path in (SOURCE / "mdp").iterdir() if (path / "__init__.py").exists()}
+    assert parts == {path.name for path in (ROOT / "tests" / "mdp").iterdir() if (path / "__init__.py").exists()}

@@ -10,6 +10,7 @@ from riskpath.experiments.bench import bench as bench
 from riskpath.experiments.bench_suite import BenchProblem as BenchProblem
 from riskpath.mdp import *  # noqa: F403
 from riskpath.nn import *  # noqa: F403
+from riskpath.report import write_report as write_report
 from riskpath.risk import *  # noqa: F403
 from riskpath.serving import *  # noqa: F403
 from riskpath.sweeps import *  # noqa: F403

@@ -45,8 +45,8 @@ class EnvSpec(eqx.Module, Registered):
     pixels: bool = eqx.field(static=True, default=False)
     """Whether observations are images of bytes; the replay buffer stores them as bytes."""
     action_heads: tuple[int, ...] = eqx.field(static=True, default=())
-    """If an action is a vector of numbers, one for each of several independent choices: how many options each has. A
-    mask and the values of actions then have a row for each, as long as the longest, and `num_actions` entries."""
+    """If an action is a vector of several independent choices (heads): the number of options of each. A mask and the
+    values of actions then have a row for each head, padded to the longest, with `num_actions` entries in all."""
 
     @property
     def observation_dtype(self) -> Any:
@@ -75,7 +75,7 @@ class EnvSpec(eqx.Module, Registered):
 
 
 class TimeStep(eqx.Module):
-    """What an agent sees when it has to act."""
+    """The inputs of an agent when it acts."""
 
     observation: Shaped[Array, "*obs"]
     """s_t."""
@@ -147,13 +147,13 @@ class Trajectory(eqx.Module):
     steps: Transition
     """Leaves have leading axes T, E. Where an episode ended, the next row begins another one."""
     following: TimeStep
-    """What every environment shows after them."""
+    """The next time step of every environment."""
     memory: Any
     """The agent's memory at that time."""
 
 
 def shapes_of(tree: Any) -> Hashable:
-    """Return all that a program depends on when it is traced with a tree: everything but the numbers in its arrays."""
+    """Return the static part of a tree, on which a traced program depends: everything but the numbers in its arrays."""
     leaves, structure = jax.tree.flatten(tree)
     return structure, tuple((x.shape, x.dtype) if eqx.is_array(x) else (type(x), x) for x in leaves)
 

@@ -4,7 +4,14 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 from riskpath.errors import RiskpathError, short_repr
+
+LARGEST = float(np.finfo(np.float32).max)
+"""The largest number that a network can represent."""
+MOST = 2**62
+"""Counts beyond this one are refused: arrays and compiled programs have no larger whole numbers."""
 
 
 def fields(thing: Any, *names: str) -> dict[str, Any]:
@@ -29,7 +36,9 @@ def require_counts(least: int = 1, /, **counts: Any) -> None:
     require_whole(**counts)
     for name, value in counts.items():
         if value < least:
-            raise RiskpathError(f"{name} must be at least {least}, got {value}")
+            raise RiskpathError(f"{name} must be at least {least}, got {short_repr(value)}")
+        if value > MOST:
+            raise RiskpathError(f"{name} must be at most {MOST:,}, got {short_repr(value, 30)}")
 
 
 def require_positive(**values: Any) -> None:
@@ -60,9 +69,31 @@ def require_finite(**values: Any) -> None:
             raise RiskpathError(f"{name} must be a finite number, got {value:g}")
 
 
+def as_numbers(values: Any, what: str) -> np.ndarray:
+    """Return an array of finite numbers."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        raise RiskpathError(f"{what} must consist of numbers, got {short_repr(values, 60)}")
+    if array.dtype.kind == "f" and not (np.abs(array) <= LARGEST).all():
+        wrong = array[~(np.abs(array) <= LARGEST)].ravel()[0]
+        raise RiskpathError(f"{what} must consist of finite numbers, got {wrong}")
+    return array
+
+
 def as_parameter(value: Any) -> Any:
     """Return a number as a float, because only floats may differ between lanes; leave arrays as they are."""
-    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else value
+    return _as_float(value) if isinstance(value, Real) and not isinstance(value, bool) else value
+
+
+def _as_float(value: Any) -> float:
+    """Return a float; a whole number that is too large for one is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def require_widths(**tuples: Any) -> None:
@@ -78,6 +109,6 @@ def _python_numbers(values: dict[str, Any]) -> dict[str, float]:
     Arrays are left out: during training the float fields of an agent are arrays, whose values may be unknown.
     """
     for name, value in values.items():
-        if isinstance(value, str | bool | None | list | tuple):
+        if not (isinstance(value, Real) and not isinstance(value, bool)) and not hasattr(value, "dtype"):
             raise RiskpathError(f"{name} must be a number, got {short_repr(value)}")
-    return {name: value for name, value in values.items() if isinstance(value, int | float)}
+    return {name: _as_float(value) for name, value in values.items() if isinstance(value, Real)}

@@ -13,13 +13,12 @@ import riskpath as rp
 from riskpath.agents.actor_critic import lower_law
 from riskpath.agents.agent import EXPLORE, GREEDY, WARM_UP, Mode
 from riskpath.agents.exploration import explore, no_noise
+from riskpath.mdp.law import Law
 from riskpath.nn.critics import make_twins
 from riskpath.nn.losses import midpoints
-from riskpath.risk.law import Law
 from riskpath.training import fused_loop as loop
 from riskpath.training.lanes import start
 from riskpath.types import EnvSpec
-from tests.conftest import USUAL_PASSES
 
 MEASURES = [rp.Mean(), rp.CVaR(0.25), rp.Wang(0.75), rp.Wang(-0.75), rp.POW(-2.0), rp.CPW(0.71)]
 BRIEFLY = {"convolved": (1, 2, 5), "joint": (1,), "trajectory": (1,)}
@@ -27,7 +26,7 @@ BRIEFLY = {"convolved": (1, 2, 5), "joint": (1,), "trajectory": (1,)}
 SPEC = EnvSpec(num_actions=0, observation_shape=(2,), max_episode_steps=30, action_size=1)
 NETWORK = rp.Network(hidden=(16, 16), history_size=8, window=4)
 SMALL = rp.Network(hidden=(8,), history_size=4, window=2)
-FEW: dict[str, Any] = {"batch_size": 4, "online_taus": 4, "target_taus": 4, "act_taus": 4}
+FEW: dict[str, Any] = {"batch_size": 4, "num_quantiles": 4, "num_target_quantiles": 4, "num_action_quantiles": 4}
 
 
 def agent_of(kind: str, risk=rp.CVaR(0.25), **fields):  # noqa: B008
@@ -92,23 +91,23 @@ def test_the_target_is_one_whole_law_of_the_twins():
     twins, taus = make_twins(3, (8,), key=jax.random.key(0)), jnp.linspace(0.05, 0.95, 9)
     x, action = jnp.array([0.3, -0.2]), jnp.array([0.5])
     laws = [np.asarray(z.quantiles(x, action, taus)) for z in twins]
-    chosen = lower_law(rp.ActorCriticTraining(), twins, x, action, taus)
+    chosen = lower_law(rp.ActorTraining(), twins, x, action, taus)
     np.testing.assert_allclose(chosen, min(laws, key=lambda law: law.mean()), rtol=1e-6)
-    lowest = lower_law(rp.ActorCriticTraining(twin_target="lower_quantiles"), twins, x, action, taus)
+    lowest = lower_law(rp.ActorTraining(twin_target="lower_quantiles"), twins, x, action, taus)
     np.testing.assert_allclose(lowest, np.minimum(*laws), rtol=1e-6)
 
 
 def explored_actions(
-    mode: Mode, ou_episodes: float, epsilon: float = 0.75, steps: int = 400, seed: int = 0
+    mode: Mode, ou_episodes: float, episodes: float = 0.75, steps: int = 400, seed: int = 0
 ) -> np.ndarray:
     """Return the actions of one long episode whose actor always chooses 0.2."""
-    training = rp.ActorCriticTraining(ou_episodes=ou_episodes, epsilon=epsilon)
+    exploration = rp.ActionNoise(ou_episodes=ou_episodes, episodes=episodes)
 
     def step(carry, key):
         noise, time = carry
         shown = SPEC.first_time_step(jnp.zeros(2), jnp.ones((0,), bool))
         shown = eqx.tree_at(lambda s: s.time, shown, time)
-        action, noise = explore(training, jnp.array([0.2]), noise, shown, key=key, mode=mode)
+        action, noise = explore(exploration, jnp.array([0.2]), noise, shown, key=key, mode=mode)
         return (noise, time + 1), action[0]
 
     keys = jax.random.split(jax.random.key(seed), steps)
@@ -118,11 +117,11 @@ def explored_actions(
 def test_exploration_follows_its_settings():
     own = np.float32(0.2)
     assert (explored_actions(GREEDY, 1.0) == own).all()  # no exploration while acting greedily
-    noisy = explored_actions(EXPLORE, 1.0, epsilon=1.0)
+    noisy = explored_actions(EXPLORE, 1.0, episodes=1.0)
     assert np.corrcoef(noisy[:-1], noisy[1:])[0, 1] > 0.6  # one swing lasts many steps
     assert noisy.std() > 0.4
     assert np.abs(noisy).max() <= 1.0
-    held = explored_actions(EXPLORE, 0.0, epsilon=1.0)
+    held = explored_actions(EXPLORE, 0.0, episodes=1.0)
     changes = 1 + (np.diff(held) != 0).sum()
     assert 400 / 40 < changes < 400 / 5  # a random action is held for 15 steps on average
     assert 0.2 < (held == own).mean() < 0.8
@@ -130,11 +129,11 @@ def test_exploration_follows_its_settings():
         assert not (explored_actions(WARM_UP, ou_episodes) == own).any()  # the warm-up does nothing but explore
 
 
-def test_epsilon_is_the_share_of_exploring_episodes():
+def test_some_episodes_do_not_explore():
     starts = jax.vmap(
         lambda key: (
             explore(
-                rp.ActorCriticTraining(),
+                rp.ActionNoise(),
                 jnp.array([0.2]),
                 no_noise(1),
                 SPEC.first_time_step(jnp.zeros(2), jnp.ones((0,), bool)),
@@ -146,19 +145,17 @@ def test_epsilon_is_the_share_of_exploring_episodes():
     assert float((starts < 0.25).mean()) == pytest.approx(0.25, abs=0.03)
 
 
-LEARNING = rp.ActorCriticTraining(
+LEARNING = rp.Training(
     batch_size=32,
-    online_taus=8,
-    target_taus=8,
-    act_taus=16,
+    num_quantiles=8,
+    num_target_quantiles=8,
+    num_action_quantiles=16,
     learning_starts=200,
     buffer_size=2_000,
     train_freq=4,
-    decay_starts=200.0,
-    decay_steps=800.0,
     learning_rate=3e-3,
-    actor_learning_rate=3e-3,
 )
+ACTOR = rp.ActorTraining(learning_rate=3e-3)
 
 
 class TwoBets(rp.Environment):
@@ -190,8 +187,10 @@ BEST = 4.5 - 1.2711 * 2**0.5
 def learner(kind: str) -> Any:
     network = rp.Network(hidden=(16,), history_size=8, window=2)
     if kind == "IQTD3":
-        return rp.IQTD3(rp.CVaR(0.25), discount=1.0, network=network, training=LEARNING)
-    return rp.TQLContinuous(rp.CVaR(0.25), discount=1.0, convolved_taus=8, network=network, training=LEARNING)
+        return rp.IQTD3(rp.CVaR(0.25), discount=1.0, network=network, training=LEARNING, actor=ACTOR)
+    return rp.TQLContinuous(
+        rp.CVaR(0.25), discount=1.0, convolved_taus=8, network=network, training=LEARNING, actor=ACTOR
+    )
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +223,7 @@ def test_rewards_times_1024_give_the_same_decisions_bit_for_bit(unchecked):
         np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(1024 * one.lanes.return_so_far, other.lanes.return_so_far)
     np.testing.assert_array_equal(1024 * one.estimates(), other.estimates())
-    assert int(one.lanes.agent_state.gradient_steps[0]) > 0
+    assert int(one.lanes.clock.updates) > 0
 
 
 # The losses of the two other forms are in test_losses.py, their shapes in test_agent.py.
@@ -237,7 +236,7 @@ def test_every_form_trains_and_acts(kind, improved, unchecked):
         run, other = improved(kind)[0], BETS
     else:
         training, other = (
-            rp.ActorCriticTraining(**FEW, learning_starts=0, buffer_size=500),
+            rp.Training(**FEW, learning_starts=0, buffer_size=500),
             rp.RiskyMountainCar(0.5, 30),
         )
         agent = eqx.tree_at(lambda a: a.network, agent_of(kind, training=training), SMALL)
@@ -267,8 +266,7 @@ def test_discrete_actions_are_refused(kind, unchecked):
 def test_the_replay_buffer_is_not_copied_in_the_loop(unchecked):
     lanes = start([learner("convolved")], [BETS], 2, 4, 0)
     lowered = loop.chunk.lower(lanes, BETS.spec, jnp.int32(1)).lowered  # pyright: ignore[reportFunctionMemberAccess]
-    # Copies are inserted as in the programs of users: without optimisations only machine code differs.
-    text = lowered.compile(compiler_options=USUAL_PASSES).as_text()
+    text = lowered.compile().as_text()
     shape = "f32[" + ",".join(map(str, lanes.store.rows.shape)) + "]"
     bodies = [part for part in text.split("\n\n") if "ENTRY" not in part]
     assert shape in text

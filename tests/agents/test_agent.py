@@ -13,15 +13,16 @@ from riskpath.agents.agent import EXPLORE, WARM_UP, act_greedily
 from riskpath.agents.learning import update_target
 from riskpath.agents.tql import Form
 from riskpath.types import EnvSpec
+from tests.agents.clocks import START
 
 # Images, so that the encoder draws weights as well.
 DISCRETE = EnvSpec(3, (5, 5, 3), max_episode_steps=6, pixels=True)
 CONTINUOUS = EnvSpec(0, (5, 5, 3), max_episode_steps=6, action_size=2, pixels=True)
-SMALL: dict[str, Any] = {"batch_size": 2, "online_taus": 3, "target_taus": 3, "act_taus": 4}
+SMALL: dict[str, Any] = {"batch_size": 2, "num_quantiles": 3, "num_target_quantiles": 3, "num_action_quantiles": 4}
 NETWORK = rp.Network(hidden=(4,), history_size=3)
 FORMS: tuple[Form, ...] = ("joint", "trajectory", "convolved")
 SETTINGS: dict[str, Any] = {"network": NETWORK, "training": rp.Training(**SMALL)}
-CONTINUOUS_SETTINGS: dict[str, Any] = {"network": NETWORK, "training": rp.ActorCriticTraining(**SMALL)}
+CONTINUOUS_SETTINGS: dict[str, Any] = {"network": NETWORK, "training": rp.Training(**SMALL)}
 AGENTS: dict[str, Any] = {
     "IQN": rp.IQN("cvar:0.3", **SETTINGS),
     "QRDQN": rp.QRDQN("cvar:0.3", **SETTINGS),
@@ -94,7 +95,7 @@ def test_the_estimate_is_the_measure_of_the_quantiles(name):
 def test_targets_follow_by_the_rate_of_the_configuration(rate, share):
     agent = eqx.tree_at(lambda a: a.training.target_update_rate, AGENTS["IQN"], rate)
     old, new = (agent.init(DISCRETE, key=jax.random.key(seed)) for seed in (0, 1))
-    state = update_target(agent, eqx.tree_at(lambda s: s.target_params, new, old.params))
+    state = update_target(agent, eqx.tree_at(lambda s: s.target_params, new, old.params), START)
     for target, before, after in zip(
         *(jax.tree.leaves(t) for t in (state.target_params, old.params, new.params)), strict=True
     ):

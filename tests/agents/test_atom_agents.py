@@ -11,11 +11,12 @@ from riskpath.agents.c51 import project
 from riskpath.agents.episodes import no_episodes
 from riskpath.nn.rescaling import rescale_critics
 from riskpath.types import EnvSpec, Transition
+from tests.agents.clocks import START
 
 SPEC = EnvSpec(3, (2,), max_episode_steps=9)
 SMALL = {
     "network": rp.Network(hidden=(4,), normalize_observations=False),
-    "training": rp.Training(batch_size=2, online_taus=5, kappa=0.5, reward_scale=1.0),
+    "training": rp.Training(batch_size=2, num_quantiles=5, kappa=0.5, reward_scale=1.0),
 }
 MASK = jnp.array([True, False, True])
 
@@ -47,7 +48,7 @@ def cvar(atoms: np.ndarray, probs: np.ndarray, level: float) -> float:
 def test_the_loss_of_qrdqn_is_its_equation(terminated):
     agent = rp.QRDQN("cvar:0.5", discount=0.9, **SMALL)
     state = states(agent)
-    found = float(eqx.filter_jit(agent.learn)(state, batch(terminated), key=jax.random.key(2))[1]["loss"])
+    found = float(eqx.filter_jit(agent.update)(state, batch(terminated), START, key=jax.random.key(2))[1]["loss"])
     levels, probs = (np.arange(5) + 0.5) / 5, np.full(5, 0.2)
     ahead = outputs(state.params, [0.5, 0.2])
     best = max((0, 2), key=lambda a: cvar(ahead[:, a], probs, 0.5))
@@ -71,7 +72,7 @@ def test_the_loss_of_c51_is_its_equation(terminated):
         lambda e: (e.count, e.low, e.high), episodes, (jnp.float32(3), jnp.float32(-1), jnp.float32(1))
     )
     state = eqx.tree_at(lambda s: s.episodes, states(agent), episodes, is_leaf=lambda x: x is None)
-    found = float(eqx.filter_jit(agent.learn)(state, batch(terminated), key=jax.random.key(2))[1]["loss"])
+    found = float(eqx.filter_jit(agent.update)(state, batch(terminated), START, key=jax.random.key(2))[1]["loss"])
     z = np.linspace(-1.1, 1.1, 5)  # 5 % wider than the returns
     np.testing.assert_allclose(agent.atoms(state), z, rtol=1e-6)
     ahead = softmax(outputs(state.params, [0.5, 0.2]))
@@ -118,7 +119,8 @@ def test_only_outputs_that_are_returns_follow_the_unit():
 @pytest.mark.parametrize("make", [rp.QRDQN, rp.C51])
 def test_they_learn_the_best_policy_for_the_mean(make, unchecked):
     sizes = {"learning_starts": 200, "batch_size": 16, "target_update_interval": 20, "learning_rate": 3e-3}
-    agent = make(discount=1.0, network=rp.Network(hidden=(16,)), training=rp.Training(**sizes, epsilon_end=0.2))
+    parts = {"training": rp.Training(**sizes), "exploration": rp.EpsilonGreedy(final_eps=0.2)}
+    agent = make(discount=1.0, network=rp.Network(hidden=(16,)), **parts)
     run = rp.train(agent, "ThreeState", steps=1_600, seeds=2)
     best = rp.solve(rp.make("ThreeState").mdp(), rp.Mean(), "markov").value
     assert run.values().min() == pytest.approx(best)

@@ -13,17 +13,18 @@ from riskpath.agents.agent import EXPLORE, GREEDY, WARM_UP
 from riskpath.nn.losses import stratified
 from riskpath.nn.policy_networks import SquashedGaussianActor
 from riskpath.types import EnvSpec, Transition
+from tests.agents.clocks import START
 
 SPEC = EnvSpec(0, (2,), max_episode_steps=9, action_size=1)
 SIZES: dict[str, Any] = {
     "batch_size": 2,
-    "online_taus": 3,
-    "target_taus": 4,
-    "act_taus": 4,
+    "num_quantiles": 3,
+    "num_target_quantiles": 4,
+    "num_action_quantiles": 4,
     "kappa": 0.5,
     "reward_scale": 1.0,
 }
-TRAINING = rp.ActorCriticTraining(**SIZES, policy_delay=1)
+TRAINING = rp.Training(**SIZES)
 AGENT = rp.DSAC("cvar:0.5", discount=0.9, network=rp.Network(hidden=(4,)), training=TRAINING)
 
 
@@ -49,7 +50,7 @@ def test_the_loss_of_the_critics_is_its_equation():
     step = Transition(*shown, jnp.ones((0,), bool), end, end, time, jnp.float32(1.0), ())
     batch = jax.tree.map(lambda x: jnp.stack([x] * 2), step)
     key = jax.random.key(5)
-    _, found = eqx.filter_jit(AGENT._critic_step)(state, batch, key=key)
+    _, found = eqx.filter_jit(AGENT._critic_step)(state, batch, START, key=key)
     online_key, target_key, draw_key = jax.random.split(key, 3)
     taus, target_taus = stratified(3, key=online_key), stratified(4, key=target_key)
     alpha, losses = float(jnp.exp(state.params.log_alpha)), []
@@ -75,7 +76,7 @@ def test_the_temperature_follows_the_entropy(wanted, rises):
     end = jnp.zeros((2,), bool)
     zeros, two = jnp.zeros(2), jnp.zeros((2, 2))
     make = jax.vmap(lambda s, a, r, e: Transition(s, a, r, s, jnp.ones((0,), bool), e, e, jnp.int32(0), r, ()))
-    after, _ = agent.learn(state, make(two, jnp.zeros((2, 1)), zeros, end), key=jax.random.key(1))
+    after, _ = agent.update(state, make(two, jnp.zeros((2, 1)), zeros, end), START, key=jax.random.key(1))
     assert bool(after.params.log_alpha > state.params.log_alpha) is rises
 
 
@@ -112,10 +113,9 @@ class Nearest(rp.Environment):
 
 
 def test_it_learns(unchecked):
-    sizes: dict[str, Any] = {"batch_size": 32, "learning_starts": 200, "train_freq": 4, "policy_delay": 1}
-    training = rp.ActorCriticTraining(
-        **sizes, learning_rate=3e-3, actor_learning_rate=3e-3, act_taus=8, online_taus=8, target_taus=8
-    )
-    agent = rp.DSAC(network=rp.Network(hidden=(16,)), training=training)
+    sizes: dict[str, Any] = {"batch_size": 32, "learning_starts": 200, "train_freq": 4}
+    sizes |= {"num_action_quantiles": 8, "num_quantiles": 8, "num_target_quantiles": 8}
+    training, actor = rp.Training(**sizes, learning_rate=3e-3), rp.ActorTraining(learning_rate=3e-3)
+    agent = rp.DSAC(network=rp.Network(hidden=(16,)), training=training, actor=actor)
     run = rp.train(agent, Nearest(), steps=4_000, num_envs=4, seeds=2)
     assert run.evaluate(200).returns.mean() > -0.01  # random play: −0.42

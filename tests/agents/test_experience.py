@@ -72,14 +72,14 @@ def test_all_lanes_draw_from_all_logged_steps():
 
 @pytest.mark.parametrize(("mode", "epsilon"), [(GREEDY, 0.0), (EXPLORE, 0.3), (WARM_UP, 1.0)])
 def test_the_mode_decides_how_much_is_explored(mode, epsilon):
-    agent = rp.IQN(network=rp.Network(head="table"), training=rp.Training(epsilon_start=0.3))
-    state = agent.init(SPEC, key=jax.random.key(0))
-    assert float(epsilon_of(agent, state, mode)) == pytest.approx(epsilon)
+    agent = rp.IQN(network=rp.Network(head="table"), exploration=rp.EpsilonGreedy(initial_eps=0.3))
+    assert float(epsilon_of(agent, mode)) == pytest.approx(epsilon)
 
 
 def test_without_random_actions_adaptive_still_explores_goals():
-    small = rp.Training(epsilon_start=0.0, epsilon_end=0.0, online_taus=4, act_taus=4, batch_size=4)
-    agent = rp.Adaptive("cvar:0.3", network=rp.Network(hidden=(4,)), training=small)
+    small = rp.Training(num_quantiles=4, num_action_quantiles=4, batch_size=4)
+    calm = rp.EpsilonGreedy(0.0, 0.0)
+    agent = rp.Adaptive("cvar:0.3", network=rp.Network(hidden=(4,)), training=small, exploration=calm)
     state = agent.init(SPEC, key=jax.random.key(0))
     first = SPEC.first_time_step(jnp.int32(0), jnp.ones(2, bool))
     keys = jax.random.split(jax.random.key(1), 64)

@@ -1,5 +1,7 @@
 """Every loss against a plain NumPy transcription of its equation."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -19,18 +21,19 @@ from riskpath.nn.losses import (
     stratified,
 )
 from riskpath.types import EnvSpec, Transition, Window
+from tests.agents.clocks import clock_at
 
 SPEC = EnvSpec(3, (), num_states=5, max_episode_steps=4)
 NETWORK = rp.Network(hidden=(8,))
 TRAINING = rp.Training(
     batch_size=4,
-    online_taus=5,
-    target_taus=6,
-    act_taus=7,
+    num_quantiles=5,
+    num_target_quantiles=6,
+    num_action_quantiles=7,
     kappa=0.7,
     reward_scale=0.3,
     learning_rate=0.0,
-    learning_rate_decay=0.0,
+    final_learning_rate=0.0,
 )
 
 
@@ -146,13 +149,13 @@ def batched(sample, count: int):
 
 
 @eqx.filter_jit  # compiled as a whole, not operation by operation
-def learned_loss(agent: Agent, state, batch, key):
-    return agent.learn(state, batch, key=key)[1]["loss"]
+def learned_loss(agent: Agent, state, batch, clock, key):
+    return agent.update(state, batch, clock, key=key)[1]["loss"]
 
 
-def loss_of(agent: Agent, state, sample, key, count: int = 1) -> float:
+def loss_of(agent: Agent, state, sample, key, count: int = 1, done: float = 0.0) -> float:
     """Return the loss of a batch that holds the same sample a few times."""
-    return float(learned_loss(agent, state, batched(sample, count), key))
+    return float(learned_loss(agent, state, batched(sample, count), clock_at(done), key))
 
 
 def levels(key) -> tuple[np.ndarray, np.ndarray]:
@@ -251,20 +254,13 @@ BOX = EnvSpec(num_actions=0, observation_shape=(2,), max_episode_steps=30, actio
 BOX_NETWORK = rp.Network(hidden=(8, 8), history_size=5, window=4, normalize_observations=False)
 
 
-def box_training(twin_target: TwinTarget) -> rp.ActorCriticTraining:
-    return rp.ActorCriticTraining(
-        batch_size=1,
-        policy_delay=1,
-        online_taus=5,
-        target_taus=6,
-        act_taus=7,
-        kappa=0.7,
-        reward_scale=0.3,
-        learning_rate=0.0,
-        actor_learning_rate=0.0,
-        target_policy_noise=0.3,
-        twin_target=twin_target,
-    )
+def box_parts(twin_target: TwinTarget, **sizes: int) -> dict[str, Any]:
+    quantiles = {"num_quantiles": 5, "num_target_quantiles": 6, "num_action_quantiles": 7, **sizes}
+    rates: dict[str, Any] = {"learning_rate": 0.0, "final_learning_rate": 0.0}
+    units: dict[str, Any] = {"kappa": 0.7, "reward_scale": 0.3}
+    training = rp.Training(batch_size=1, decay_starts=0.0, decay_ends=1.0, **quantiles, **rates, **units)
+    actor = rp.ActorTraining(**rates, policy_delay=1, target_policy_noise=0.3, twin_target=twin_target)
+    return {"training": training, "actor": actor}
 
 
 def box_window(terminated: bool) -> Window:
@@ -304,7 +300,7 @@ def pessimistic(twins, x, action, taus, twin_target: str) -> np.ndarray:
 @pytest.mark.parametrize("terminated", [False, True])
 @pytest.mark.parametrize("twin_target", ["lower_mean", "lower_quantiles"])
 def test_iqtd3(twin_target, terminated):
-    agent = rp.IQTD3(rp.CVaR(0.3), discount=0.9, network=BOX_NETWORK, training=box_training(twin_target))
+    agent = rp.IQTD3(rp.CVaR(0.3), discount=0.9, network=BOX_NETWORK, **box_parts(twin_target))
     state, other = (agent.init(BOX, key=jax.random.key(i)) for i in (0, 1))
     state = eqx.tree_at(lambda s: s.target_params, state, other.params)
     sample = box_window(terminated).transition
@@ -329,9 +325,13 @@ def test_iqtd3(twin_target, terminated):
     ],
 )
 def test_tql_continuous(critic, time_input, terminated):
-    training = box_training("lower_mean")
     agent = rp.TQLContinuous(
-        rp.CVaR(0.3), discount=0.9, critic=critic, time_input=time_input, network=BOX_NETWORK, training=training
+        rp.CVaR(0.3),
+        discount=0.9,
+        critic=critic,
+        time_input=time_input,
+        network=BOX_NETWORK,
+        **box_parts("lower_mean"),
     )
     state, other = (agent.init(BOX, key=jax.random.key(i)) for i in (0, 1))
     state = eqx.tree_at(lambda s: s.target_params, state, other.params)

@@ -10,7 +10,7 @@ import pytest
 
 import riskpath as rp
 from riskpath.agents.agent import EXPLORE, GREEDY
-from riskpath.agents.ppo import _follow_unit
+from riskpath.agents.ppo import follow_size
 from riskpath.agents.rollout_agent import generalised_advantages
 from riskpath.nn.policy_networks import Categorical, Gaussian
 from riskpath.types import EnvSpec, Transition
@@ -51,7 +51,7 @@ def test_the_loss_is_its_equation(spec, limit):
     )
     advantages, returns = rng.normal(size=(2, 8)).astype(np.float32)
     unit = jnp.float32(2.0)
-    loss, _ = eqx.filter_jit(agent.loss)(state.params, unit, steps, jnp.asarray(advantages), jnp.asarray(returns))
+    loss, _ = eqx.filter_jit(agent.loss)(state.params, unit, 0.1, steps, jnp.asarray(advantages), jnp.asarray(returns))
     x = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
     expected = []
     for i in range(8):
@@ -146,8 +146,8 @@ def test_a_run_is_continued_bit_for_bit(run, tmp_path):
         seeds=2,
     )
     half.save(tmp_path / "run")
-    whole = rp.train(rp.load(tmp_path / "run"), steps=2_048)
-    for one, other in zip(*(jax.tree.leaves(r.lanes.agent_state.params) for r in (run, whole)), strict=True):
+    whole, again = rp.train(half, steps=2_048), rp.train(rp.load(tmp_path / "run"), steps=2_048)
+    for one, other in zip(*(jax.tree.leaves(r.lanes.agent_state.params) for r in (whole, again)), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -169,9 +169,9 @@ def test_the_critic_keeps_its_predictions_when_the_unit_changes(run):
     assert state.episodes is not None
     state = eqx.tree_at(lambda s: s.episodes.size, state, 3.0 * state.episodes.spread)
     shown = jax.tree.map(lambda x: x[0, 0], run.lanes.time_step)
-    before, after = (float(agent.value(s, (), shown)) for s in (state, _follow_unit(state)))
+    before, after = (float(agent.value(s, (), shown)) for s in (state, follow_size(state)))
     assert before == pytest.approx(after, rel=1e-5)
-    moved = _follow_unit(state).episodes
+    moved = follow_size(state).episodes
     assert moved is not None
     assert float(moved.spread) == pytest.approx(3 * float(state.episodes.spread))
 

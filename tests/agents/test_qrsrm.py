@@ -14,6 +14,7 @@ from riskpath.agents.episodes import no_episodes
 from riskpath.agents.qrsrm import expected_utility, utility_knots
 from riskpath.nn.losses import midpoints
 from riskpath.risk.compose import as_distortion
+from tests.agents.clocks import clock_at
 from tests.agents.test_losses import NETWORK, SPEC, TRAINING, huber_by_hand, levels, loss_of, pick, window
 
 ATOMS = np.random.default_rng(0).normal(3.0, 2.0, size=400).astype(np.float32)
@@ -107,13 +108,13 @@ def test_it_adds_up_its_discounted_rewards():
 
 @pytest.mark.parametrize(("updates", "due"), [(2, False), (3, True)])
 def test_an_estimate_takes_the_quantiles_of_the_best_first_action(updates, due):
-    training = rp.Training(act_taus=8, target_update_interval=10)
+    training = rp.Training(num_action_quantiles=8, target_update_interval=10)
     agent = rp.QRSRM("cvar:0.25", pieces=4, utility_interval=3, network=NETWORK, training=training)
     state = agent.init(SPEC, key=jax.random.key(3))
     mask = jnp.array([True, False, True])
-    given: Any = (no_episodes(jnp.array([2], jnp.int32), mask[None]), jnp.int32(10 * updates))
-    state = eqx.tree_at(lambda s: (s.episodes, s.gradient_steps), state, given, is_leaf=lambda x: x is None)
-    knots = np.asarray(eqx.filter_jit(agent.refresh)(state).initial_memory.knots)
+    seen, clock = no_episodes(jnp.array([2], jnp.int32), mask[None]), clock_at(updates / 100)
+    state = eqx.tree_at(lambda s: s.episodes, state, seen, is_leaf=lambda x: x is None)
+    knots = np.asarray(eqx.filter_jit(agent.refresh)(state, clock).initial_memory.knots)
     if not due:
         assert np.isinf(knots).all()
         return
@@ -124,7 +125,7 @@ def test_an_estimate_takes_the_quantiles_of_the_best_first_action(updates, due):
     np.testing.assert_allclose(knots, atoms[[7, 15, 23, 31]], rtol=1e-5)  # of 128, at 1/16, 2/16, 3/16 and 4/16
 
 
-def test_it_learns_to_react_to_its_rewards(unchecked, optimised):
+def test_it_learns_to_react_to_its_rewards(unchecked):
     # A first reward of 0 or 20, then 5 for sure or a bet: 20 or −15. The best policy bets after 0 only and is worth
     # 12.5; the best one that does not see the first reward always bets and is worth 11.5.
     outcomes = {
@@ -136,16 +137,17 @@ def test_it_learns_to_react_to_its_rewards(unchecked, optimised):
     assert rp.solve(mdp, risk).value == pytest.approx(12.5)
     training = rp.Training(
         learning_rate=5e-3,
-        decay_steps=1_500.0,
+        final_learning_rate=1.1e-3,
+        decay_ends=1.0,
         learning_starts=200,
         target_update_interval=50,
-        epsilon_end=0.2,
         batch_size=16,
-        online_taus=16,
-        target_taus=16,
-        act_taus=16,
+        num_quantiles=16,
+        num_target_quantiles=16,
+        num_action_quantiles=16,
     )
-    agent = rp.QRSRM(risk, discount=1.0, pieces=8, network=rp.Network(hidden=(32, 32)), training=training)
+    parts: dict[str, Any] = {"training": training, "exploration": rp.EpsilonGreedy(final_eps=0.2)}
+    agent = rp.QRSRM(risk, discount=1.0, pieces=8, network=rp.Network(hidden=(32, 32)), **parts)
     run = rp.train(agent, mdp, steps=1_500, seeds=2)
     assert run.values()[0] == pytest.approx([12.5, 12.5])
     assert run.estimates()[0] == pytest.approx([12.5, 12.5], abs=2.5)

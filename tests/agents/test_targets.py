@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.agents.agent import AgentState
 from riskpath.agents.episodes import FAR_OFF, Episodes, no_episodes
 from riskpath.agents.learning import MARGIN, Lookahead, as_segment, look_ahead, new_state, step_of, within_returns
 from riskpath.agents.replay_agent import ReplayAgent
@@ -18,8 +17,9 @@ from riskpath.agents.replay_buffer import add, gather, make_replay_buffer
 from riskpath.nn.losses import midpoints
 from riskpath.types import Segment, Transition, Window
 from tests.agents import test_losses as losses
+from tests.agents.clocks import START, clock_at
 
-TRAINING = rp.Training(decay_starts=100.0, decay_steps=100.0)
+TRAINING = rp.Training(decay_starts=0.1, decay_ends=0.2)
 NO, YES = False, True
 
 
@@ -52,10 +52,6 @@ def segment_of(
 
 def together(parts: Any) -> Any:
     return jax.tree.map(lambda *x: jnp.stack(x), *parts)
-
-
-def at_step(gradient_steps: int) -> AgentState:
-    return eqx.tree_at(lambda s: s.gradient_steps, new_state(()), jnp.int32(gradient_steps))
 
 
 def by_numpy(segment: Segment, best: np.ndarray, discount: float, most: int) -> tuple[int, float, float]:
@@ -112,17 +108,17 @@ HALF: dict[str, tuple[Segment, list[Any], int, tuple[int, float, float]]] = {
 
 @pytest.mark.parametrize("case", HALF)
 def test_a_target_goes_on_as_long_as_the_best_actions_were_taken(case):
-    segment, best, gradient_steps, expected = HALF[case]
+    segment, best, updates, expected = HALF[case]
     agent = rp.IQN(discount=0.5, n_steps=len(best), training=TRAINING)
-    ahead = look_ahead(agent, at_step(gradient_steps), segment, jnp.asarray(best, jnp.int32))
+    ahead = look_ahead(agent, segment, jnp.asarray(best, jnp.int32), clock_at(updates / 1_000))
     assert as_numbers(ahead) == pytest.approx(expected)
-    most = int(np.ceil(len(best) * (1 - np.clip((gradient_steps - 100) / 100, 0, 1))))
+    most = int(np.ceil(len(best) * (1 - np.clip((updates - 100) / 100, 0, 1))))
     assert by_numpy(segment, np.array(best), 0.5, max(most, 1)) == pytest.approx(expected)
 
 
 def test_a_target_is_cut_where_an_episode_was_left_unfinished():
     agent, segment = rp.IQN(discount=0.5, training=TRAINING), segment_of(FOLLOWS, time=[7, 8, 0, 1])
-    ahead = look_ahead(agent, at_step(0), segment, jnp.asarray(BEST, jnp.int32))
+    ahead = look_ahead(agent, segment, jnp.asarray(BEST, jnp.int32), START)
     assert as_numbers(ahead) == pytest.approx((1, 2.0, 1 / 4))
 
 
@@ -140,9 +136,8 @@ def test_random_segments_are_followed_as_in_the_transcription(discount, heads):
     parts = [jax.tree.map(lambda x, i=i: x[i], shown) for i in range(count)]
     agent = rp.IQN(discount=discount, training=TRAINING)
     lasts = set()
-    for gradient_steps, most in ((0, 5), (150, 3), (1_000, 1)):
-        state = at_step(gradient_steps)
-        ahead = jax.vmap(look_ahead, (None, None, 0, 0))(agent, state, segments, jnp.asarray(best, jnp.int32))
+    for done, most in ((0.0, 5), (0.15, 3), (1.0, 1)):
+        ahead = jax.vmap(look_ahead, (None, 0, 0, None))(agent, segments, jnp.asarray(best, jnp.int32), clock_at(done))
         expected = np.array([by_numpy(part, best[i], discount, most) for i, part in enumerate(parts)])
         found = np.stack([np.asarray(x, float) for x in (ahead.last, ahead.reward, ahead.factor)], axis=1)
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
@@ -264,7 +259,7 @@ def test_predictions_stay_near_the_returns_seen_where_a_limit_ends_the_return(ca
     # The target's last step is the second one, at time 1; what a third one says does not matter.
     segment = segment_of([0, 1, 2], so_far=[1.0, 3.0, 1e6])
     ahead = Lookahead(jnp.int32(1), jnp.zeros(()), jnp.ones(()))
-    state = dataclasses.replace(new_state(()), episodes=episodes)
+    state = dataclasses.replace(new_state(agent, ()), episodes=episodes)
     found = within_returns(agent, state, segment, ahead, jnp.asarray(FUTURE))
     np.testing.assert_allclose(found, FUTURE if bounds is None else np.clip(FUTURE, *bounds), rtol=1e-6)
 
@@ -273,7 +268,7 @@ def test_predictions_stay_near_the_returns_seen_where_a_limit_ends_the_return(ca
 def test_the_range_is_counted_in_the_unit_of_the_critic(reward_scale):
     agent = rp.IQN(discount=1.0, training=rp.Training(reward_scale=reward_scale))
     unit = 2.0 if reward_scale is None else 1 / reward_scale
-    state = dataclasses.replace(new_state(()), episodes=NEAR)
+    state = dataclasses.replace(new_state(agent, ()), episodes=NEAR)
     ahead = Lookahead(jnp.int32(0), jnp.zeros(()), jnp.ones(()))
     found = within_returns(agent, state, segment_of([0], so_far=[3.0]), ahead, jnp.asarray(FUTURE))
     expected = np.clip(FUTURE, (-6 - 3) / unit - MARGIN, (10 - 3) / unit + MARGIN)
@@ -290,7 +285,7 @@ def test_the_range_is_counted_in_the_unit_of_the_critic(reward_scale):
 )
 def test_a_prediction_is_only_moved_towards_0(discount, time, so_far):
     agent, episodes = rp.Adaptive(discount=discount), seen(-100.0, 10.0, 2.0) if discount == 1.0 else NEAR
-    state = dataclasses.replace(new_state(()), episodes=episodes)
+    state = dataclasses.replace(new_state(agent, ()), episodes=episodes)
     segment = segment_of([0], time=[time], so_far=[so_far])
     ahead = Lookahead(jnp.int32(0), jnp.zeros(()), jnp.ones(()))
     found = np.asarray(within_returns(agent, state, segment, ahead, jnp.asarray(FUTURE)))

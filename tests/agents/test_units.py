@@ -14,15 +14,15 @@ from riskpath.agents.agent import Agent, AgentState, act_greedily
 from riskpath.agents.episodes import no_episodes
 from riskpath.agents.learning import STEP, follow_unit, scales, update_target
 from riskpath.types import EnvSpec
+from tests.agents.clocks import START, clock_at
 
 SPEC = EnvSpec(num_actions=2, observation_shape=(), num_states=3, max_episode_steps=2)
 BOX = EnvSpec(num_actions=0, observation_shape=(2,), max_episode_steps=2, action_size=1)
-SIZES: dict[str, Any] = {"batch_size": 2, "online_taus": 4, "target_taus": 4, "act_taus": 4}
-TRAINING = rp.Training(**SIZES, target_update_rate=0.5, decay_steps=1_000.0)
-BOX_TRAINING = rp.ActorCriticTraining(**SIZES, target_update_rate=0.5, decay_starts=0.0, decay_steps=1_000.0)
+SIZES: dict[str, Any] = {"batch_size": 2, "num_quantiles": 4, "num_target_quantiles": 4, "num_action_quantiles": 4}
+TRAINING = rp.Training(**SIZES, target_update_rate=0.5, decay_starts=0.0, decay_ends=1.0)
 NETWORK = rp.Network(hidden=(8,), history_size=4)
 DISCRETE: dict[str, Any] = {"network": NETWORK, "training": TRAINING}
-CONTINUOUS: dict[str, Any] = {"network": NETWORK, "training": BOX_TRAINING}
+CONTINUOUS: dict[str, Any] = {"network": NETWORK, "training": TRAINING}
 AGENTS: dict[str, Any] = {
     "IQN factored": rp.IQN("cvar:0.5", **DISCRETE),
     "IQN deep": rp.IQN("cvar:0.5", network=rp.Network(hidden=(8,), head="deep"), training=TRAINING),
@@ -85,12 +85,12 @@ def test_predicted_returns_stay_when_the_unit_changes(name):
     expected = predictions(agent, before)
     assert np.ptp(expected) > 0
     for wanted in (256.0, 4.0):
-        after = follow_unit(agent, with_spread(before, 32.0, wanted))
+        after = follow_unit(agent, with_spread(before, 32.0, wanted), START)
         assert after.episodes is not None
         assert float(after.episodes.spread) == wanted
         assert float(scales(agent.training, after)[0]) == pytest.approx(1 / wanted)
         np.testing.assert_allclose(predictions(agent, after), expected, rtol=1e-5)
-        for part in ("initial_memory", "gradient_steps", "opt_state"):
+        for part in ("initial_memory", "opt_state"):
             assert eqx.tree_equal(getattr(after, part), getattr(before, part))
 
 
@@ -98,7 +98,7 @@ def test_predicted_returns_stay_when_the_unit_changes(name):
 def test_actors_do_the_same_in_another_unit(name):
     agent = AGENTS[name]
     before = with_spread(learned(agent), 32.0, 256.0)
-    after = follow_unit(agent, before)
+    after = follow_unit(agent, before, START)
     assert eqx.tree_equal(after.params.actor, before.params.actor)
     assert eqx.tree_equal(after.target_params.actor, before.target_params.actor)
     act = eqx.filter_jit(act_greedily)
@@ -111,26 +111,25 @@ def test_actors_do_the_same_in_another_unit(name):
 
 
 assert STEP == 2.0
-FOLLOWS: dict[str, tuple[float | None, float, int, float]] = {  # reward_scale, wanted, gradient steps, and the new unit
+FOLLOWS: dict[str, tuple[float | None, float, float, float]] = {  # reward_scale, wanted, share done, and the new unit
     "larger": (None, 64.1, 0, 64.1),
     "smaller": (None, 15.9, 0, 15.9),
     "right within a factor": (None, 63.9, 0, 32.0),
     "right within a factor, below": (None, 16.1, 0, 32.0),
     "nothing is known": (None, 0.0, 0, 32.0),
-    "while learning rates are high": (None, 256.0, 500, 256.0),
-    "once learning rates have fallen": (None, 256.0, 700, 32.0),
+    "while learning rates are high": (None, 256.0, 0.5, 256.0),
+    "once learning rates have fallen": (None, 256.0, 0.7, 32.0),
     "a factor is given": (0.1, 256.0, 0, 32.0),
 }
 
 
 @pytest.mark.parametrize("case", FOLLOWS)
 def test_the_unit_follows_where_it_is_far_from_right_and_critics_can_still_learn(case):
-    reward_scale, wanted, steps, unit = FOLLOWS[case]
-    training = dataclasses.replace(TRAINING, reward_scale=reward_scale)  # rates fall to a tenth over 1,000 steps
+    reward_scale, wanted, done, unit = FOLLOWS[case]
+    training = dataclasses.replace(TRAINING, reward_scale=reward_scale)  # rates fall to a tenth
     agent = rp.IQN(network=rp.Network(head="table"), training=training)
     state = with_spread(learned(agent), 32.0, wanted)
-    state = eqx.tree_at(lambda s: s.gradient_steps, state, jnp.int32(steps))
-    after = follow_unit(agent, state)
+    after = follow_unit(agent, state, clock_at(done))
     assert after.episodes is not None
     assert float(after.episodes.spread) == pytest.approx(unit)
     np.testing.assert_allclose(after.params.head.cells, 32.0 / unit * state.params.head.cells, rtol=1e-5)
@@ -140,13 +139,13 @@ def test_the_unit_follows_where_it_is_far_from_right_and_critics_can_still_learn
 def test_without_episodes_there_is_no_unit_to_follow():
     agent = AGENTS["IQN table"]
     state = learned(agent)
-    assert follow_unit(agent, state) is state
+    assert follow_unit(agent, state, START) is state
 
 
 def test_targets_are_updated_in_the_new_unit():
     agent = AGENTS["IQN table"]
     state = with_spread(learned(agent), 32.0, 128.0)
-    before, after = predictions(agent, state), predictions(agent, update_target(agent, state))
+    before, after = predictions(agent, state), predictions(agent, update_target(agent, state, START))
     np.testing.assert_allclose(after[0], before[0], rtol=1e-5)
     np.testing.assert_allclose(after[1], before.mean(axis=0), rtol=1e-4, atol=1e-4)  # at a rate of ½
 
@@ -161,7 +160,6 @@ def test_kappa_is_a_share_of_the_smaller_one_of_deviation_and_unit():
 def test_the_utility_of_qrsrm_stays_in_units_of_the_return():
     agent = rp.QRSRM("cvar:0.5", pieces=4, utility_interval=3, **DISCRETE)
     state = with_spread(learned(agent), 32.0, 128.0)
-    state = eqx.tree_at(lambda s: s.gradient_steps, state, jnp.int32(100))  # no estimate is due
     state = eqx.tree_at(lambda s: s.initial_memory.knots, state, jnp.arange(4.0))
-    after = update_target(agent, state)
+    after = update_target(agent, state, clock_at(0.1))  # after 100 updates no estimate is due
     np.testing.assert_array_equal(after.initial_memory.knots, jnp.arange(4.0))  # in units of the return

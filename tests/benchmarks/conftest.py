@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parent.parent.parent / "benchmarks"
+FILES = sorted((Path(__file__).parents[2] / "benchmarks").glob("*/*.py"))
 
 
 @pytest.fixture(scope="module")
 def benchmark():
     """Return a function that imports a benchmark."""
-    sys.path.insert(0, str(FOLDER))
+    folders = sorted({str(path.parent) for path in FILES})
+    sys.path[:0] = folders
     yield importlib.import_module
-    sys.path.remove(str(FOLDER))
+    del sys.path[: len(folders)]

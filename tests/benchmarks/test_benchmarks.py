@@ -9,12 +9,14 @@ import pytest
 
 import riskpath as rp
 from riskpath.envs.finite import as_arrays
-from tests.benchmarks.conftest import FOLDER
+from tests.benchmarks.conftest import FILES
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_benchmark_imports(benchmark, path):
-    assert benchmark(path.stem).__doc__
+    module = benchmark(path.stem)
+    assert module.__file__ == str(path), "two benchmarks have the same name"
+    assert module.__doc__
 
 
 def test_jobs_of_public_environments_name_agents_that_exist(benchmark):
@@ -52,7 +54,7 @@ def test_rows_of_public_environments_join_groups_of_seeds(benchmark, tmp_path, m
 
 
 def test_agents_of_the_throughput_benchmark_have_their_sizes(benchmark):
-    module = benchmark("throughput")
+    module = benchmark("workload")
     for size in module.SIZES.values():
         for name in module.CONTINUOUS if size.name == "continuous" else module.AGENTS:
             agent = size.agent(name)
@@ -75,7 +77,7 @@ def test_a_process_that_fails_is_reported_and_the_comparison_continues(benchmark
     monkeypatch.setattr(module, "RESULTS", tmp_path / "against.json")
     monkeypatch.setattr("os.sched_setaffinity", lambda *_: None, raising=False)
     module.compare(tmp_path, [module.Program("IQN", "small", "factored", 1)], 0.1, 1)
-    assert "failed: ModuleNotFoundError: No module named 'throughput'" in capsys.readouterr().out
+    assert "benchmarks has neither speed/workload.py nor throughput.py" in capsys.readouterr().out
     assert "failed" in json.loads((tmp_path / "against.json").read_text())["rows"][0]
 
 

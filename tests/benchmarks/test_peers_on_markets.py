@@ -19,7 +19,7 @@ def test_profit_of_a_path_by_hand(benchmark):
 def test_the_delta_hedge_costs_the_price_of_the_option_on_average(benchmark):
     hedging, paths = benchmark("hedging"), benchmark("market_paths")
     env, free = rp.OptionHedging(), rp.OptionHedging(cost=0.0)
-    prices = hedging.price_paths(env, paths.draw_noise(20_000, env.length, 0))
+    prices = hedging.price_paths(env, paths.draw_noise(20_000, env.steps, 0))
     hedges = hedging.delta_hedges(env, prices)
     premium = float(env.option_price(0, 1.0))
     assert hedges[:, 0] == pytest.approx(0.5 + premium / 2, abs=1e-6)  # at the money: N(d) − N(−d) is the price
@@ -47,7 +47,7 @@ def test_a_played_policy_earns_what_the_environment_pays(benchmark):
         "cvar:0.25", network=network, training=rp.Training(batch_size=4, learning_starts=20, target_update_interval=10)
     )
     run, took = paths.train_ours(agent, env, 65, 1, 1)
-    noise = paths.draw_noise(50, env.length, 3)
+    noise = paths.draw_noise(50, env.steps, 3)
     amounts, returns = paths.play(run, noise)
     own = trading.rewards(env, trading.price_paths(env, noise), amounts).sum(axis=1)
     assert own == pytest.approx(returns, abs=1e-4)
@@ -55,10 +55,10 @@ def test_a_played_policy_earns_what_the_environment_pays(benchmark):
     assert took["updates"] > 0
 
     hedge = rp.OptionHedging(continuous=True)
-    training = rp.ActorCriticTraining(batch_size=4, learning_starts=20, train_freq=4)
+    training = rp.Training(batch_size=4, learning_starts=20, train_freq=4)
     agent = rp.IQTD3("mean", network=network, training=training)
     run, _ = paths.train_ours(agent, hedge, 20, 1, 4)  # fresh networks do, too
-    noise = paths.draw_noise(50, hedge.length, 3)
+    noise = paths.draw_noise(50, hedge.steps, 3)
     amounts, returns = paths.play(run, noise)
     assert hedging.profits(hedge, hedging.price_paths(hedge, noise), amounts) == pytest.approx(returns, abs=1e-5)
 
@@ -70,7 +70,7 @@ def test_held_out_episodes_are_part_of_the_budget(benchmark):
     assert agent.population()[1] == 1_000_000 // (10 * blocks * 20)
     used = left + blocks * agent.population()[1] * 20
     assert 1_000_000 - agent.training.target_update_interval < used <= 1_000_000
-    assert agent.training.decay_steps == left - agent.training.learning_starts
+    assert agent.training.decay_ends == 1.0
     assert paths.fit_to_budget(rp.IQTD3("mean"), 1_000_000, 20, 4)[1] == 1_000_000
 
 

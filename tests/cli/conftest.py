@@ -11,12 +11,17 @@ Cli = Callable[..., tuple[int, str, str]]
 
 NETWORK = rp.Network(head="table")
 TRAINING = rp.Training(
-    learning_starts=40, target_update_interval=10, batch_size=4, online_taus=4, target_taus=4, act_taus=4
+    learning_starts=40,
+    target_update_interval=10,
+    batch_size=4,
+    num_quantiles=4,
+    num_target_quantiles=4,
+    num_action_quantiles=4,
 )
 TINY = (
     *("--agent", "iqn", "--agent.head", "table", "--agent.learning-starts", "40"),
     *("--agent.target-update-interval", "10", "--agent.batch-size", "4"),
-    *("--agent.online-taus", "4", "--agent.target-taus", "4", "--agent.act-taus", "4"),
+    *("--agent.num-quantiles", "4", "--agent.num-target-quantiles", "4", "--agent.num-action-quantiles", "4"),
     *("--steps", "80", "--seeds", "2"),
 )
 """Options of `train` for an agent with NETWORK and TRAINING."""

@@ -49,7 +49,7 @@ def test_frontier_prints_every_level_and_draws_them(cli, tmp_path):
     [
         (("frontier", "ThreeState", "--levels", "1.5"), "a CVaR level must be in (0, 1], got 1.5"),
         (("frontier", "Inventory", "--env", "a:B-v0"), "--env is the environment of a saved run, and there is no"),
-        (("frontier", "RiskyMountainCar"), "RiskyMountainCar has no exact solution; AmericanPut, BettingGame"),
+        (("frontier", "RiskyMountainCar"), "RiskyMountainCar has no exact solution; AmericanPut, AutonomousVehicle"),
         (("solve", "CartPole-v1"), "CartPole-v1 has no exact solution"),
     ],
 )

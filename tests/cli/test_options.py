@@ -75,14 +75,11 @@ def test_the_list_of_options_names_every_hyperparameter_once():
 
 
 def test_help_describes_options_whose_default_a_subclass_changes(cli):
-    """ActorCriticTraining changes the default of learning_rate_decay without a docstring of its own."""
+    """Agents with continuous actions change defaults of `Training`."""
     _, out, _ = cli("train", "--agent", "iqtd3", "--help")
     text = " ".join(out.replace("│", " ").split())
-    assert (
-        "Share of every learning rate that is left in the end; small rates separate nearby quantiles. (default: 0.03)"
-        in text
-    )
-    assert "--agent.policy-delay INT, --agent.training.policy-delay INT" in text
+    assert "Learning rate at the end; small rates separate nearby quantiles. (default: 3e-05)" in text
+    assert "--agent.actor.policy-delay INT" in text
 
 
 def test_help_names_every_agent(cli):

@@ -163,6 +163,12 @@ def scripted(first: tuple[Any, ...], *steps: tuple[Any, ...], space: Any = None)
     ("first", "step", "message"),
     [
         ((ZEROS, mask(0, 0, 0)), None, "an action mask must leave at least one action available"),
+        ((ZEROS, mask(1, 1, 0)), (ZEROS, 1.0, False, False, {}), "gives an action mask in reset but not in step"),
+        (
+            (ZEROS, {"action_mask": [1, np.nan, 1]}),
+            None,
+            r"entries of an action mask must be 0 or 1, got \[1.0, nan, 1.0\]",
+        ),
         ((ZEROS, mask(1, 1)), None, r"an action mask has shape \(2,\); there are 3 actions"),
         ((ZEROS * np.nan, {}), None, "an observation of the environment is not a finite number"),
         ((np.zeros(4, np.float32), {}), None, r"an observation has shape \(4,\); the observation space says \(3,\)"),

@@ -1,5 +1,7 @@
 """Actions that consist of several discrete choices."""
 
+from typing import Any
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -134,15 +136,19 @@ class Locks(gymnasium.Env):
         return min(self.time, 1), reward, self.time == 2, False, {}
 
 
-TRAINING = rp.Training(learning_starts=100, batch_size=16, online_taus=8, target_taus=8, act_taus=8, epsilon_steps=600)
+FEW = {"num_quantiles": 8, "num_target_quantiles": 8, "num_action_quantiles": 8}
+PARTS: dict[str, Any] = {
+    "training": rp.Training(learning_starts=100, batch_size=16, **FEW),
+    "exploration": rp.EpsilonGreedy(fraction=0.5),
+}
 
 
 @pytest.mark.parametrize(
     "agent",
     [
-        rp.IQN(discount=1.0, training=TRAINING),
+        rp.IQN(discount=1.0, **PARTS),
         pytest.param(
-            rp.TQL(critic="trajectory", discount=1.0, training=TRAINING, network=rp.Network(window=2)),
+            rp.TQL(critic="trajectory", discount=1.0, **PARTS, network=rp.Network(window=2)),
             marks=pytest.mark.long,
         ),
     ],

@@ -11,11 +11,11 @@ import pytest
 import riskpath as rp
 from riskpath.envs.finite import as_arrays
 from riskpath.envs.market import Market
-from riskpath.mdp.grid_axes import price_axis
-from riskpath.mdp.grid_detect import form_of
-from riskpath.mdp.grid_form import Form
-from riskpath.mdp.grid_market import bracket_mean
-from riskpath.mdp.grid_market_policy import BROADCASTING
+from riskpath.mdp.grid.axes import price_axis
+from riskpath.mdp.grid.detect import form_of
+from riskpath.mdp.grid.form import Form
+from riskpath.mdp.grid.market import bracket_mean
+from riskpath.mdp.grid.market_policy import BROADCASTING
 
 KEY = jax.random.key(0)
 
@@ -109,7 +109,7 @@ MARKETS = [
 def test_the_specification_fits_the_observations(env, actions, size, seen):
     spec = env.spec
     assert (spec.num_actions, spec.action_size, spec.observation_shape) == (actions, size, (seen,))
-    assert (spec.max_episode_steps, env.action_mask(None).shape) == (env.length, (actions,))
+    assert (spec.max_episode_steps, env.action_mask(None).shape) == (env.steps, (actions,))
     observation, _ = env.reset(KEY)
     low, high = np.array(spec.observation_bounds).T
     assert ((low <= observation) & (observation <= high)).all()
@@ -122,7 +122,7 @@ def test_an_episode_of_the_environment_pays_what_the_grid_problem_pays(env, acti
     _, market = env.reset(KEY)
     state = market.state
     assert (market.time, len(problem.axes)) == (0, seen - 1)
-    for time, key in enumerate(jax.random.split(KEY, env.length)):
+    for time, key in enumerate(jax.random.split(KEY, env.steps)):
         number = int(rng.integers(len(problem.actions)))
         number = 0 if actions == 2 else number
         label = jnp.asarray(problem.label(number), jnp.float32 if size else jnp.int32)
@@ -130,7 +130,7 @@ def test_an_episode_of_the_environment_pays_what_the_grid_problem_pays(env, acti
         post, paid, ends = problem.after_decision(jnp.int32(time), state, jnp.asarray(problem.actions[number]))
         state, gained = problem.after_move(jnp.int32(time), post, jax.random.normal(key))
         total, expected = total + float(reward), expected + float(paid) + (0.0 if ends else float(gained))
-        assert bool(terminated) == (time == env.length - 1)
+        assert bool(terminated) == (time == env.steps - 1)
     assert total == pytest.approx(expected, abs=1e-4)
 
 
@@ -163,7 +163,7 @@ def test_the_mean_of_the_grid_problem(env, value, slack):
 
 
 def test_ties_of_per_step_risk_go_to_the_first_action():
-    solution = rp.solve_grid(rp.AmericanPut().grid_problem(0.25), "cvar:0.25", "markov", episodes=10_000)
+    solution = rp.solve(rp.AmericanPut().grid_problem(0.25), "cvar:0.25", "markov", episodes=10_000)
     assert solution.policy([1.2, 0.0])[0] == 0  # waiting and exercising are both worth 0 there
     assert solution.value == pytest.approx(0.030, abs=0.006)
 

@@ -99,9 +99,9 @@ def test_the_picture_of_a_market_shows_the_path_of_the_price(name):
     seen = [np.array([price, *[0.5] * (len(env.first_state) - 1), step], "f") for step, price in enumerate(prices)]
     image = picture(env, Episode(seen, [0.1, 0.2]))
     rows, columns = np.nonzero((image == rgb("#2f6da8")).all(axis=2))
-    heights = [rows[abs(columns - (64 + 428 * step / env.length)) < 2].mean() for step in (0, 1)]
+    heights = [rows[abs(columns - (64 + 428 * step / env.steps)) < 2].mean() for step in (0, 1)]
     assert heights == pytest.approx([248 - 200 * share for share in (0.2, 0.4)], abs=8)
-    assert image[248 - 180, 64 + 428 * 2 // env.length].tolist() == [255, 255, 255]  # the present price
+    assert image[248 - 180, 64 + 428 * 2 // env.steps].tolist() == [255, 255, 255]  # the present price
 
 
 def test_the_total_of_the_car_is_shown():

@@ -15,11 +15,11 @@ TRAINING = rp.Training(
     learning_starts=60,
     target_update_interval=20,
     batch_size=8,
-    online_taus=8,
-    target_taus=8,
-    act_taus=8,
+    num_quantiles=8,
+    num_target_quantiles=8,
+    num_action_quantiles=8,
     learning_rate=0.03,
-    learning_rate_decay=1.0,
+    final_learning_rate=0.03,
 )
 
 

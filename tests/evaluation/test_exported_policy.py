@@ -2,6 +2,7 @@
 
 import functools
 import json
+import sys
 import threading
 import zipfile
 from typing import Any
@@ -9,9 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from gymnasium import spaces
+from gymnasium.vector.utils import concatenate, create_empty_array
+from jax import export
 
 import riskpath as rp
-from tests.evaluation.policies import BOXES, CAR, MAZE_ENV, NUMBERS, OBSERVED_ENV, TINY, untrained
+from riskpath.serving.openapi import _observation_schema
+from tests.evaluation.policies import BOXES, CAR, MAZE_ENV, NUMBERS, OBSERVED_ENV, TINY, gymnasium_like, untrained
 
 RNG = np.random.default_rng(0)
 POLICIES = {
@@ -96,6 +101,46 @@ def test_an_export_is_for_devices_that_exist(tmp_path):
     path = policy.export(tmp_path / "policy.zip", platforms=["tpu"])
     with pytest.raises(rp.RiskpathError, match="was exported for tpu; JAX runs on cpu here"):
         rp.load_policy(path)
+
+
+def test_an_export_for_cpus_runs_where_jax_has_another_default(pair, monkeypatch):
+    policy, _, path, observations = pair  # exported for CPUs
+    monkeypatch.setattr(export, "default_export_platform", lambda: "cuda")
+    exported = rp.load_policy(path)
+    action, memory = exported(observations[0])
+    require_equal(action, policy(observations[0])[0])
+    assert {device.platform for part in memory for device in part.devices()} == {"cpu"}
+
+
+PARTS = {
+    "gear": spaces.Discrete(3, start=1),
+    "rest": spaces.Tuple([spaces.MultiDiscrete([2, 3]), spaces.Box(-1, 1, ())]),
+}
+SEVERAL = gymnasium_like(spaces.Dict(PARTS), spaces.MultiDiscrete([3, 2], start=[1, 5]))
+
+
+def test_elements_of_spaces_need_no_gymnasium(tmp_path, monkeypatch):
+    policy = untrained(rp.IQN(network=TINY), SEVERAL)
+    space = SEVERAL.translation.observation_space
+    elements = [space.seed(seed) and space.sample() for seed in range(6)]
+    expected = [policy(element)[0] for element in elements]
+    path = policy.export(tmp_path / "policy.zip", platforms=("cpu",))
+    batch = concatenate(space, elements, create_empty_array(space, 6))
+    for name in [name for name in sys.modules if name.split(".")[0] == "gymnasium"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    exported = rp.load_policy(path)
+    assert exported.description["action_space"]["space"] == "MultiDiscrete"
+    np.testing.assert_array_equal([exported(element)[0] for element in elements], expected)
+    np.testing.assert_array_equal(exported.act_batch(batch)[0], expected)
+    as_json = json.loads(json.dumps(elements[0], default=lambda number: number.tolist()))
+    np.testing.assert_array_equal(exported(as_json)[0], expected[0])
+    with pytest.raises(rp.RiskpathError, match=r"an observation must have the parts gear, rest, got \{\}$"):
+        exported({})
+    assert len({tuple(action) for action in expected}) > 1
+    server = rp.PolicyServer(exported, port=0)
+    schema = _observation_schema(exported.description)
+    assert schema["properties"]["gear"] == {"type": "integer", "minimum": 1, "maximum": 3}
+    assert server.policies["policy"] is exported
 
 
 def test_many_threads_may_call_a_policy():

@@ -29,7 +29,9 @@ class Coin(gymnasium.Env):
 
 @pytest.fixture(scope="module")
 def run() -> rp.Run:
-    training = rp.Training(learning_starts=20, batch_size=2, online_taus=2, target_taus=2, act_taus=2)
+    training = rp.Training(
+        learning_starts=20, batch_size=2, num_quantiles=2, num_target_quantiles=2, num_action_quantiles=2
+    )
     agent = rp.IQN(discount=0.5, training=training, network=rp.Network(hidden=(4,)))
     with without_training():  # any policy will do
         return rp.train(agent, Coin, steps=120, seeds=2)
@@ -67,7 +69,7 @@ def test_the_same_seed_plays_the_same_episodes(run):
 )
 def test_the_default_number_of_episodes_follows_from_the_training(run, steps, length, wanted, expected, monkeypatch):
     figures = {} if length is None else {"ep_len_mean": np.array([length - 50, length + 50])}
-    monkeypatch.setattr(host_evaluation, "recent_figures", lambda _: figures)
+    monkeypatch.setattr(rp.Run, "recent_figures", lambda _: figures)
     like = rp.Run(run.agents, run.environments, 2, run.lanes, sources=run.sources)
     monkeypatch.setattr(rp.Run, "steps", steps)
     monkeypatch.setattr(rp.Run, "spec", rp.EnvSpec(2, (1,), max_episode_steps=200))

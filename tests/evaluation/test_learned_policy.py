@@ -125,7 +125,7 @@ class Counted(rp.IQN):
 
 
 def test_estimates_and_quantiles_are_compiled_once(unchecked):
-    agent = Counted(rp.CVaR(0.5), network=TINY, training=rp.Training(act_taus=16))
+    agent = Counted(rp.CVaR(0.5), network=TINY, training=rp.Training(num_action_quantiles=16))
     policy = untrained(agent, MAZE_ENV)
     first = policy.estimate("a")
     _, memory = policy("a")

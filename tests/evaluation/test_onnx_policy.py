@@ -7,9 +7,12 @@ import sys
 import jax
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 import riskpath as rp
-from tests.evaluation.policies import CAR, MAZE_ENV, OBSERVED_ENV, TINY, untrained
+from tests.evaluation.policies import CAR, MAZE, MAZE_ENV, OBSERVED_ENV, TINY, gymnasium_like, untrained
+from tests.evaluation.test_table_policy import play
+from tests.test_docs import DOCS, blocks
 
 pytest.importorskip("jax2onnx")
 pytest.importorskip("onnxruntime")
@@ -20,6 +23,18 @@ AGENTS = {
     "TQL": (lambda: rp.TQL(rp.CVaR(0.3), network=TINY), MAZE_ENV),
     "CVaRDRL": (lambda: rp.CVaRDRL(rp.CVaR(0.3), network=TINY), MAZE_ENV),
     "QRSRM": (lambda: rp.QRSRM(rp.CVaR(0.3), network=TINY), MAZE_ENV),
+    "QRDQN": (lambda: rp.QRDQN(rp.CVaR(0.3), network=TINY), MAZE_ENV),
+    "C51": (lambda: rp.C51(rp.CVaR(0.3), network=TINY), MAZE_ENV),
+    "PPO": (lambda: rp.PPO(network=rp.Network(hidden=(8,))), MAZE_ENV),
+    "AdaptivePPO": (lambda: rp.AdaptivePPO(rp.CVaR(0.3), network=rp.Network(hidden=(8,))), OBSERVED_ENV),
+    "LSTM": (lambda: rp.TQL(rp.CVaR(0.3), network=rp.Network((8,), history="lstm", history_size=4)), MAZE_ENV),
+    "Transformer": (
+        lambda: rp.TQL(rp.CVaR(0.3), network=rp.Network((8,), history="transformer", history_size=4)),
+        MAZE_ENV,
+    ),
+    "PPO, continuous": (lambda: rp.PPO(network=rp.Network(hidden=(8,))), CAR),
+    "AdaptivePPO, continuous": (lambda: rp.AdaptivePPO(rp.CVaR(0.3), network=rp.Network(hidden=(8,))), CAR),
+    "DSAC": (lambda: rp.DSAC(rp.CVaR(0.3), network=TINY), CAR),
     "IQTD3": (lambda: rp.IQTD3(network=TINY), CAR),
     "TQLContinuous": (lambda: rp.TQLContinuous(network=TINY), CAR),
     "AdaptiveContinuous": (lambda: rp.AdaptiveContinuous(rp.CVaR(0.3), network=TINY), CAR),
@@ -54,7 +69,7 @@ def test_a_model_acts_like_the_policy(name, tmp_path, unchecked):
     policy, rng = untrained(make(), env), np.random.default_rng(0)
     model, exported = rp.load_policy(policy.export(tmp_path / "policy.onnx")), policy.compiled()
     about, ours, theirs = model.description, None, None
-    assert about["agent"] == name
+    assert about["agent"] == type(policy.agent).__name__
     for _ in range(5):  # the steps of 400 episodes
         shape = about["observation"]["shape"]
         observations = rng.integers(0, 3, 400) if about["states"] else rng.normal(size=(400, *shape))
@@ -73,6 +88,34 @@ def test_a_model_acts_like_the_policy(name, tmp_path, unchecked):
         command = [sys.executable, "-c", WITHOUT_JAX, str(tmp_path / "policy.onnx"), json.dumps(episode)]
         done = subprocess.run(command, capture_output=True, text=True)
         assert json.loads(done.stdout) == expected, done.stderr
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_lines_of_the_guide_run_a_model(tmp_path, monkeypatch, unchecked):
+    (lines,) = (block for block in blocks(DOCS / "guides" / "production.md", "py") if "InferenceSession" in block)
+    policy, names = untrained(rp.IQN(network=TINY), rp.MeanReversionTrading()), {}
+    monkeypatch.chdir(tmp_path)
+    policy.export("policy.onnx")
+    exec(lines, names)
+    assert int(names["action"]) == policy(np.zeros(3, np.float32))[0]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["spaces", "exact"])
+def test_elements_and_exact_policies_are_models_too(name, tmp_path, unchecked):
+    if name == "exact":
+        solution = rp.solve(MAZE, "cvar:0.3")
+        model = rp.load_policy(rp.export_policy(solution, tmp_path / "policy.onnx"))
+        play(MAZE, model, solution.policy, np.random.default_rng(0))
+        return
+    parts = spaces.Dict({"gear": spaces.Discrete(3, start=1), "place": spaces.Box(-1, 1, (2,))})
+    env = gymnasium_like(parts, spaces.MultiDiscrete([3, 2], start=[1, 5]))
+    policy = untrained(rp.IQN(network=TINY), env)
+    model = rp.load_policy(policy.export(tmp_path / "policy.onnx"))
+    for seed in range(20):
+        parts.seed(seed)
+        element = parts.sample()
+        np.testing.assert_array_equal(model(element)[0], policy(element)[0])
 
 
 @pytest.mark.filterwarnings("ignore")

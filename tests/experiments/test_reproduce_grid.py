@@ -15,7 +15,12 @@ RESULTS = Path(__file__).parent.parent.parent / "results"
 
 def tiny(level: float) -> rp.IQN:
     training = rp.Training(
-        learning_starts=40, target_update_interval=10, batch_size=4, online_taus=4, target_taus=4, act_taus=4
+        learning_starts=40,
+        target_update_interval=10,
+        batch_size=4,
+        num_quantiles=4,
+        num_target_quantiles=4,
+        num_action_quantiles=4,
     )
     return rp.IQN(rp.CVaR(level), network=rp.Network(head="table"), training=training)
 
@@ -88,10 +93,8 @@ def test_programs_train_every_form_at_both_levels_and_on_the_probe():
 
 def test_hyperparameters_are_those_of_the_committed_results():
     """Learning rates fall to 1e-4 (default, with the length of training), 1e-5 (fine) and 1e-4 (table)."""
-    ends = [(t.learning_rate * t.learning_rate_decay, t.decay_steps) for t in (rp.Training(), grid.FINE_TRAINING)]
-    assert ends == [(pytest.approx(1e-4), None), (pytest.approx(1e-5), 80_000.0)]
-    table = grid.TABLE_TRAINING
-    assert (table.learning_rate * table.learning_rate_decay, table.decay_steps) == (pytest.approx(1e-4), 40_000.0)
+    ends = [(t.final_learning_rate, t.decay_ends) for t in (rp.Training(), grid.FINE_TRAINING, grid.TABLE_TRAINING)]
+    assert ends == [(1e-4, 0.9), (1e-5, 1.0), (1e-4, 1.0)]
 
 
 def test_paths_are_counted():

@@ -14,9 +14,9 @@ RESULTS = Path(__file__).parent.parent.parent / "results"
 
 @pytest.mark.parametrize("name", mountain_car.AGENTS)
 def test_learning_rates_are_constant_for_the_first_half_of_training(name):
-    agent = mountain_car.agent_for(name, rp.CVaR(0.25), 200_000)
-    assert isinstance(agent.training, rp.ActorCriticTraining)
-    assert (agent.training.decay_starts, agent.training.decay_steps) == (25_000.0, 25_000.0)
+    agent = mountain_car.agent_for(name, rp.CVaR(0.25))
+    assert isinstance(agent.training, rp.Training)
+    assert (agent.training.decay_starts, agent.training.decay_ends) == (0.5, 1.0)
     assert isinstance(agent, rp.TQLContinuous if "TQL" in name else rp.IQTD3)
 
 
@@ -29,9 +29,9 @@ def test_the_control_is_trained_once_for_each_weight():
 @pytest.mark.parametrize("name", ["IQTD3", "TQL joint"])
 def test_groups_contain_every_cell_once(name):
     cells = [(c, m) for c in mountain_car.WEIGHTS for m in mountain_car.MEASURES]
-    groups = mountain_car._groups(name, cells, 200_000, 6)
+    groups = mountain_car._groups(name, cells, 6)
     assert [cell for group in groups for cell in group] == cells
-    assert mountain_car._groups(name, [], 200_000, 6) == []
+    assert mountain_car._groups(name, [], 6) == []
 
 
 def record(agent: str, c: float, risk: str, beta: float) -> dict:

@@ -1,6 +1,7 @@
 """The exact law of the return of a policy: known laws, and agreement with simulation."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,49 @@ def test_memories_with_equal_bytes_and_different_shapes_are_different():
         return ("risky" if memory.shape == (1, 4) else "safe"), memory
 
     assert table(THREE.evaluate(policy)) == {-20.0: 0.005, -15.0: 0.05, 90.0: 0.09, 95.0: 0.45, 200.0: 0.405}
+
+
+class Together:
+    """A policy that answers many situations at once and records them."""
+
+    def __init__(self, policy):
+        self.policy, self.asked = policy, []
+
+    def __call__(self, state, memory, reward):
+        return self.policy(state, memory, reward)
+
+    def answer_all(self, situations):
+        self.asked.append([(state, str(memory), reward) for state, memory, reward in situations])
+        return [self.policy(*situation) for situation in situations]
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+@pytest.mark.parametrize("name", ["constant", "alternates", "remembers_rewards", "draws_its_memory"])
+def test_equal_situations_are_asked_once(name, discount, steps):
+    policies = {"constant": lambda state, memory, reward: ("b", None), "alternates": alternates}
+    policies |= {"remembers_rewards": remembers_rewards, "draws_its_memory": draws_its_memory}
+    mdp = replace(looping_mdp(), discount=discount, horizon=steps)
+    policy = Together(policies[name])
+    law = mdp.evaluate(policy)
+    for asked in policy.asked:
+        assert len(set(asked)) == len(asked)
+
+    def paths(state, memory, reward, time):
+        """Return {return to go: probability} by going through all paths."""
+        if mdp.is_terminal(state, time):
+            return {0.0: 1.0}
+        answer, found = policies[name](state, memory, reward), {}
+        for share, action, kept in answer.choices if isinstance(answer, Lottery) else [(1.0, *answer)]:
+            for prob, gained, after in mdp.outcomes[state][action]:
+                for rest, chance in paths(after, kept, gained, time + 1).items():
+                    total = gained + discount * rest
+                    found[total] = found.get(total, 0.0) + share * prob * chance
+        return found
+
+    parts = [(prob, paths(state, None, 0.0, 0)) for state, prob in mdp.start.items()]
+    expected = Law.mix([Law(part, part.values()) for _, part in parts], [prob for prob, _ in parts])
+    assert law.isclose(expected)
 
 
 # Simulation.

@@ -102,9 +102,9 @@ def test_a_wrong_argument_is_refused(unchecked):
 
 
 def test_too_large_problems_are_refused_in_one_line(monkeypatch):
-    monkeypatch.setattr("riskpath.mdp.return_graph.MAX_NODES", 50)
+    monkeypatch.setattr("riskpath.mdp.exact.return_graph.MAX_NODES", 50)
     with pytest.raises(rp.RiskpathError, match="more than 50 combinations of time, state and return so far"):
         rp.solve(GRID.mdp(), "wang:-0.75", "adaptive")
-    monkeypatch.setattr("riskpath.mdp.history_solver.MAX_LABEL_ATOMS", 10)
+    monkeypatch.setattr("riskpath.mdp.exact.history_solver.MAX_LABEL_ATOMS", 10)
     with pytest.raises(rp.RiskpathError, match="the search over histories needs more than 10 atoms"):
         rp.solve(GRID.mdp(0.99), "cvar:0.1", "history")

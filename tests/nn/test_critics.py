@@ -32,10 +32,11 @@ def tokens(spec: EnvSpec, length: int, seed: int = 0) -> tuple[jax.Array, jax.Ar
     return jnp.asarray(obs, kind), jnp.asarray(rng.integers(3, size=length), jnp.int32)
 
 
+@pytest.mark.parametrize("model", ["gru", "lstm", "transformer"])
 @pytest.mark.parametrize(("spec", "length"), [(NUMBERED, 4), (NUMBERED, 20), (VECTORS, 4)])  # 20: as a loop
-def test_features_of_a_history(spec, length):
+def test_features_of_a_history(spec, length, model):
     encoder = ObservationEncoder(spec, False, None, key=jax.random.key(0))
-    history = eqx.filter_jit(HistoryEncoder(encoder, 8, key=jax.random.key(1)))
+    history = eqx.filter_jit(HistoryEncoder(encoder, 8, model, key=jax.random.key(1)))
     obs, before = tokens(spec, length)
     valid = jnp.ones(length, bool)
     features = np.asarray(history(obs, before, valid))
@@ -147,18 +148,17 @@ def test_a_table_that_cannot_be_is_refused_in_one_line(make, message, unchecked)
 BET, RISK, ENVS, CELLS = rp.ThreeState(p_win=0.8), rp.CVaR(0.1), 16, 25
 TRAINING = rp.Training(
     learning_rate=1e-2,
-    learning_rate_decay=0.01,
-    decay_steps=1_500.0,
+    final_learning_rate=1e-4,
+    decay_ends=1.0,
     batch_size=64,
-    online_taus=CELLS,
-    target_taus=CELLS,
-    act_taus=250,
+    num_quantiles=CELLS,
+    num_target_quantiles=CELLS,
+    num_action_quantiles=250,
     learning_starts=1_600,
     train_freq=ENVS,
     target_update_interval=50,
-    epsilon_start=1.0,
-    epsilon_end=0.5,
 )
+EXPLORATION = rp.EpsilonGreedy(initial_eps=1.0, final_eps=0.5)
 
 
 def worth(*actions: str) -> float:
@@ -166,7 +166,7 @@ def worth(*actions: str) -> float:
 
 
 def learned(kind: Any, **fields: Any) -> LearnedPolicy:
-    agent = kind(RISK, discount=1.0, network=TABLE, training=TRAINING, **fields)
+    agent = kind(RISK, discount=1.0, network=TABLE, training=TRAINING, exploration=EXPLORATION, **fields)
     return rp.train(agent, BET, steps=1_600 * ENVS, num_envs=ENVS).policy()
 
 
@@ -177,7 +177,7 @@ def check_quantiles(policy: Any, state: str, memory: Any = None) -> None:
         assert np.array([0.4, 0.4, 0.2]) @ cells[action][:3] == pytest.approx(value, abs=1e-2)
 
 
-def test_a_table_of_iqn_learns_exact_values(unchecked, optimised):
+def test_a_table_of_iqn_learns_exact_values(unchecked):
     policy = learned(rp.IQN)
     assert policy.estimate("s1") == pytest.approx({"risky": -10.0, "safe": -5.0}, abs=0.5)
     per_step = {"risky": worth("risky", "safe"), "safe": worth("safe", "safe")}
@@ -191,7 +191,7 @@ def test_a_table_of_iqn_learns_exact_values(unchecked, optimised):
 @pytest.mark.parametrize(
     "critic", ["trajectory", *(pytest.param(critic, marks=pytest.mark.long) for critic in ("joint", "convolved"))]
 )
-def test_a_table_of_tql_learns_exact_values(critic, unchecked, optimised):
+def test_a_table_of_tql_learns_exact_values(critic, unchecked):
     policy = learned(rp.TQL, critic=critic)
     assert policy.estimate("s0") == pytest.approx({"risky": worth("risky", "risky"), "safe": -10.0}, abs=2.5)
     if critic != "convolved":
@@ -209,7 +209,12 @@ def test_a_table_of_tql_learns_exact_values(critic, unchecked, optimised):
 
 GRID = rp.RiskyGrid()
 FAST = rp.Training(
-    learning_starts=60, target_update_interval=20, batch_size=8, online_taus=8, target_taus=8, act_taus=8
+    learning_starts=60,
+    target_update_interval=20,
+    batch_size=8,
+    num_quantiles=8,
+    num_target_quantiles=8,
+    num_action_quantiles=8,
 )
 
 
@@ -238,9 +243,11 @@ def test_a_rolling_window_is_all_that_a_policy_remembers(window, unchecked):
     assert not np.allclose(first, third, atol=1e-4)
 
 
-@pytest.mark.parametrize("head", ["factored", "table"])
+@pytest.mark.parametrize(
+    ("head", "model"), [("factored", "gru"), ("factored", "lstm"), ("factored", "transformer"), ("table", "gru")]
+)
 @pytest.mark.parametrize("length", [2, 4])
-def test_learning_looks_at_the_histories_that_acting_will_see(length, head):
+def test_learning_looks_at_the_histories_that_acting_will_see(length, head, model):
     # An episode of four states and the next one; the window holds its latest `length`.
     obs, before = tokens(NUMBERED, 5)
     step = Transition(
@@ -257,7 +264,12 @@ def test_learning_looks_at_the_histories_that_acting_will_see(length, head):
     )
     valid = jnp.ones(length, bool)
     critic = HistoryCritic(
-        rp.Network(hidden=(8,), history_size=8, head=head), NUMBERED, length, 4, 3, key=jax.random.key(0)
+        rp.Network(hidden=(8,), history=model, history_size=8, head=head),
+        NUMBERED,
+        length,
+        4,
+        3,
+        key=jax.random.key(0),
     )
     now, following = critic.features(Window(step, obs[4 - length : 4], before[4 - length : 4], valid))
     np.testing.assert_allclose(now, critic.last(obs[4 - length : 4], before[4 - length : 4], valid), atol=1e-6)

@@ -1,5 +1,6 @@
 """The kernels for GPUs, interpreted, beside plain JAX."""
 
+import importlib
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -21,8 +22,9 @@ LANES = 2
 
 
 @pytest.fixture
-def with_kernels(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(kernels, "_load", lambda: gpu)
+def with_kernels():
+    with kernels.use_kernels(gpu):
+        yield
 
 
 class Sizes(NamedTuple):
@@ -50,8 +52,7 @@ def outputs_and_gradients(sizes: Sizes) -> Any:
     def total(parameters: Any, taus: jax.Array, actions: jax.Array) -> jax.Array:
         cosines, out, features = parameters
         one = lambda features, action: cosines.of_action(taus, out, features, action)  # noqa: E731
-        with kernels.over_batch():
-            return jnp.sum(wanted * jax.vmap(one)(features, actions))
+        return jnp.sum(wanted * kernels.over_batch(one)(features, actions))
 
     # A new function, which is traced anew, in every call.
     return lambda: eqx.filter_vmap(eqx.filter_value_and_grad(lambda *x: total(*x)))(
@@ -80,7 +81,7 @@ def test_sizes_that_have_kernels(sizes: Sizes, kernel: bool, with_kernels: None)
 @pytest.mark.parametrize("sizes", [Sizes(), Sizes(192, 32, 16, 5), Sizes(256, 64, 32, 8), Sizes(batch=10)])
 def test_quantiles_and_their_gradients_are_those_of_plain_jax(sizes: Sizes, with_kernels: None):
     ours = jax.jit(outputs_and_gradients(sizes))()
-    with kernels.without_kernels():
+    with kernels.use_kernels(None):
         plain = jax.jit(outputs_and_gradients(sizes))()
     for mine, expected in zip(*map(jax.tree.leaves, (ours, plain)), strict=True):
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-4)
@@ -96,7 +97,7 @@ def test_the_mean_embedding_and_its_gradient(width: int, levels: int, with_kerne
         return eqx.filter_jit(eqx.filter_vmap(eqx.filter_value_and_grad(of)))(cosines, taus)
 
     ours = program()
-    with kernels.without_kernels():
+    with kernels.use_kernels(None):
         plain = program()
     for mine, expected in zip(*map(jax.tree.leaves, (ours, plain)), strict=True):
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-5)
@@ -109,8 +110,7 @@ def layer_and_gradients(inputs: int, width: int, batch: int) -> Any:
     x, wanted = jax.random.normal(keys[1], (LANES, batch, inputs)), jax.random.normal(keys[2], (batch, width))
 
     def total(given: Any) -> jax.Array:
-        with kernels.over_batch():
-            return jnp.sum(wanted * jax.vmap(given[0])(given[1]))
+        return jnp.sum(wanted * kernels.over_batch(given[0])(given[1]))
 
     return lambda: eqx.filter_vmap(eqx.filter_value_and_grad(lambda given: total(given)))((mlps, x))
 
@@ -130,7 +130,7 @@ def test_a_layer_and_its_gradients(inputs: int, width: int, batch: int, kernel: 
     program = layer_and_gradients(inputs, width, batch)
     assert ("pallas_call" in str(jax.make_jaxpr(program)())) == kernel
     ours = jax.jit(layer_and_gradients(inputs, width, batch))()
-    with kernels.without_kernels():
+    with kernels.use_kernels(None):
         plain = jax.jit(layer_and_gradients(inputs, width, batch))()
     for mine, expected in zip(*map(jax.tree.leaves, (ours, plain)), strict=True):
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-4)
@@ -146,16 +146,14 @@ def test_one_sample_has_gradients_as_well(with_kernels: None):
 
 
 def test_a_loss_may_use_what_all_samples_share(with_kernels: None):
-    """A kernel for a batch would have nothing to batch there."""
     mlp, x = MLP(5, (64,), key=jax.random.key(0)), jax.random.normal(jax.random.key(1), (16, 5))
 
     def gradients() -> Any:
         loss = lambda mlp, y: jnp.sum(mlp(x[0]) * mlp(y))  # noqa: E731
-        with kernels.over_batch():
-            return eqx.filter_grad(lambda mlp: jnp.mean(jax.vmap(lambda y: loss(mlp, y))(x)))(mlp)
+        return eqx.filter_grad(lambda mlp: jnp.mean(kernels.over_batch(lambda y: loss(mlp, y))(x)))(mlp)
 
     ours = gradients()
-    with kernels.without_kernels():
+    with kernels.use_kernels(None):
         plain = gradients()
     for mine, expected in zip(*map(jax.tree.leaves, (ours, plain)), strict=True):
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-5)
@@ -163,8 +161,7 @@ def test_a_loss_may_use_what_all_samples_share(with_kernels: None):
 
 def test_other_activations_have_no_kernel(with_kernels: None):
     mlp = MLP(16, (64,), jax.nn.silu, key=jax.random.key(0))
-    with kernels.over_batch():
-        assert "pallas_call" not in str(jax.make_jaxpr(jax.vmap(mlp))(jnp.ones((16, 16))))
+    assert "pallas_call" not in str(jax.make_jaxpr(kernels.over_batch(mlp))(jnp.ones((16, 16))))
 
 
 @pytest.mark.parametrize(("online", "target"), [(32, 128), (12, 16)])
@@ -180,25 +177,44 @@ def test_the_quantile_loss_and_its_gradient(online: int, target: int, weighted: 
 
     program = lambda: jax.jit(jax.value_and_grad(lambda predicted: total(predicted)))(predicted)  # noqa: E731
     ours = program()
-    with kernels.without_kernels():
+    with kernels.use_kernels(None):
         plain = program()
     np.testing.assert_allclose(ours[0], plain[0], rtol=1e-5)
     np.testing.assert_allclose(ours[1], plain[1], atol=1e-6)
 
 
 def test_an_update_is_the_same(with_kernels: None):
-    training = rp.Training(batch_size=16, online_taus=16, target_taus=16, act_taus=16, buffer_size=50)
+    training = rp.Training(
+        batch_size=16, num_quantiles=16, num_target_quantiles=16, num_action_quantiles=16, buffer_size=50
+    )
     agent = rp.IQN(rp.CVaR(0.25), network=rp.Network(hidden=(64,)), training=training)
     environment = as_environment(rp.RiskyGrid())
     lanes = start([agent], [environment], LANES, 1, 0)
-    with kernels.without_kernels():
+    with kernels.use_kernels(None):
         lanes = warm_up(lanes, environment.spec, jnp.asarray(20, jnp.int32))
-        plain = eqx.filter_jit(lambda lanes: update(lanes, environment.spec)[0])(lanes)
-    ours = eqx.filter_jit(lambda lanes: update(lanes, environment.spec)[0])(lanes)
+        plain = eqx.filter_jit(lambda lanes: update(lanes)[0])(lanes)
+    ours = eqx.filter_jit(lambda lanes: update(lanes)[0])(lanes)
     for mine, expected in zip(*(jax.tree.leaves(x.agent_state.params) for x in (ours, plain)), strict=True):
         np.testing.assert_allclose(mine, expected, atol=2e-4)
 
 
-def test_there_are_no_kernels_without_a_gpu():
-    kernels._load.cache_clear()
-    assert jax.default_backend() != "cpu" or kernels.gpu_kernels() is None
+def test_kernels_are_refused_without_a_gpu():
+    agent = rp.IQN(network=rp.Network(hidden=(64,), gpu_kernels=True))
+    if jax.default_backend() == "cpu":
+        with pytest.raises(rp.RiskpathError, match=r"gpu_kernels=True needs an NVIDIA GPU .*; this device is cpu"):
+            rp.train(agent, "RiskyGrid", steps=10)
+
+
+def test_a_training_uses_kernels_that_it_asks_for(monkeypatch: pytest.MonkeyPatch):
+    """They are used where a chunk is compiled, and not by what a callback compiles."""
+    seen: list[Any] = []
+    module = importlib.import_module("riskpath.training.train")  # `riskpath.training.train` is the function
+    monkeypatch.setattr(module, "chosen_kernels", lambda agent: gpu)
+    monkeypatch.setattr("riskpath.nn.cosines.gpu_kernels", lambda: seen.append(kernels.gpu_kernels()))
+    training = rp.Training(
+        batch_size=4, learning_starts=5, target_update_interval=5, num_quantiles=4, num_target_quantiles=4
+    )
+    agent = rp.IQN(network=rp.Network(hidden=(8,)), training=training)
+    rp.train(agent, "RiskyGrid", steps=20, callbacks=[lambda run, record: seen.append(kernels.gpu_kernels())])
+    assert gpu in seen
+    assert seen[-1] is None

@@ -17,7 +17,9 @@ from riskpath.nn.observation_encoder import Convolutions, ObservationEncoder, Ru
 from riskpath.types import EnvSpec, Transition
 
 KEY = jax.random.key(0)
-SMALL = rp.Training(batch_size=16, online_taus=8, target_taus=8, act_taus=8, buffer_size=500, learning_starts=100)
+SMALL = rp.Training(
+    batch_size=16, num_quantiles=8, num_target_quantiles=8, num_action_quantiles=8, buffer_size=500, learning_starts=100
+)
 
 
 @pytest.mark.parametrize("sizes", [(5,), (1, 1, 7), (32, 32, 32)])
@@ -237,14 +239,13 @@ def test_every_agent_can_normalise_and_see_images(agent, unchecked):
     network = rp.Network(hidden=(8,), history_size=4, window=2, normalize_observations=True)
     few: Any = {
         "batch_size": 8,
-        "online_taus": 4,
-        "target_taus": 4,
-        "act_taus": 4,
+        "num_quantiles": 4,
+        "num_target_quantiles": 4,
+        "num_action_quantiles": 4,
         "buffer_size": 200,
         "learning_starts": 40,
     }
-    kind: Any = rp.Training if agent is rp.TQL else rp.ActorCriticTraining
-    training = kind(**few, train_freq=4, target_update_interval=5)
+    training = rp.Training(**few, train_freq=4, target_update_interval=5)
     fewer: Any = {"convolved_taus": 4} if agent is rp.TQLContinuous else {}
     run = rp.train(agent(network=network, training=training, **fewer), Picture, steps=120)
     assert np.isfinite(run.estimates()).all()

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import riskpath as rp
+from riskpath.agents.adaptive.return_critic import LawCritic
+from riskpath.nn.context_network import ContextNetwork
 from riskpath.nn.critics import Actor, make_twins
-from riskpath.nn.law_critic import ContextNetwork, LawCritic
 from riskpath.nn.rescaling import rescale_critics
 from riskpath.types import EnvSpec
 from tests.nn.test_heads import head_and_features

@@ -16,7 +16,12 @@ sb3: Any = pytest.importorskip("stable_baselines3.common.evaluation")
 vec_env: Any = pytest.importorskip("stable_baselines3.common.vec_env")
 
 TRAINING = rp.Training(
-    learning_starts=200, target_update_interval=20, batch_size=8, online_taus=8, target_taus=8, act_taus=8
+    learning_starts=200,
+    target_update_interval=20,
+    batch_size=8,
+    num_quantiles=8,
+    num_target_quantiles=8,
+    num_action_quantiles=8,
 )
 TABLE = rp.Network(head="table")
 AGENTS = {
@@ -60,7 +65,7 @@ def test_the_mean_in_a_single_environment_is_exact():
 
 
 def test_a_continuous_policy_has_the_same_mean_as_in_our_own_evaluation(unchecked):
-    training = rp.ActorCriticTraining(batch_size=8, learning_starts=50, buffer_size=500)
+    training = rp.Training(batch_size=8, learning_starts=50, buffer_size=500)
     agent = rp.TQLContinuous(network=rp.Network(hidden=(16,), history_size=4, window=3), training=training)
     run = rp.train(agent, rp.RiskyMountainCar(0.0, max_episode_steps=40), steps=100)
     env = vec_env.DummyVecEnv([lambda: gymnasium.make("riskpath/RiskyMountainCar-v0", c=0.0, max_episode_steps=40)] * 4)

@@ -18,6 +18,6 @@ def test_solutions_frontiers_evaluations_and_runs_have_html(untrained):
     assert f"<td>{float(frontier.values[0]):.6g}</td>" in frontier._repr_html_()
     evaluation = rp.Evaluation(np.ones((1, 1, 4)), np.ones((1, 1, 4)), [rp.CVaR(0.5)], 1.0)
     assert "4 episodes" in evaluation._repr_html_()
-    small = rp.Training(learning_starts=10, batch_size=2, online_taus=2, target_taus=2)
+    small = rp.Training(learning_starts=10, batch_size=2, num_quantiles=2, num_target_quantiles=2)
     run = rp.train(rp.IQN("cvar:0.1", network=rp.Network(head="table"), training=small), "ThreeState", steps=20)
     assert "Run of IQN on ThreeState" in run._repr_html_()

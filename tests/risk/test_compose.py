@@ -25,7 +25,6 @@ from riskpath import (
     parse_risk,
     register_risk,
 )
-from riskpath.risk.compose import as_risk
 from tests.risk.examples import (
     LAWS,
     MEAN_CVAR,
@@ -182,7 +181,7 @@ def test_a_registered_measure_can_be_written_as_text(monkeypatch):
 class Holder(eqx.Module):
     """A module with a measure as a field, like every agent."""
 
-    risk: RiskMeasure = eqx.field(converter=as_risk, default="mean")
+    risk: RiskMeasure = eqx.field(converter=parse_risk, default="mean")
 
 
 def test_a_field_with_the_converter_accepts_measures_and_texts():
@@ -217,8 +216,11 @@ def test_the_converter_passes_arrays_and_tracers_inside_a_measure():
             r"expected a risk measure such as CVaR\(0.25\) or a text .*, got 0.1$",
         ),
         (lambda: Mixture([(1.0, "tail:0.1")]), r"unknown risk measure 'tail:0.1'; use mean, cvar:LEVEL"),
-        (lambda: untyped(as_risk)(CVaR), r"expected a risk measure such as .*, got <class '.*CVaR'>; write CVaR\(…\)$"),
-        (lambda: untyped(as_risk)(None), r"expected a risk measure such as CVaR\(0.25\) or a text .*, got None$"),
+        (
+            lambda: untyped(parse_risk)(CVaR),
+            r"expected a risk measure such as .*, got <class '.*CVaR'>; write CVaR\(…\)$",
+        ),
+        (lambda: untyped(parse_risk)(None), r"expected a risk measure such as CVaR\(0.25\) or a text .*, got None$"),
         (lambda: untyped(Holder)(0.1), r"expected a risk measure such as CVaR\(0.25\) or a text .*, got 0.1$"),
         (lambda: untyped(parse_risk)(np.zeros((40, 40))), r"expected a risk measure such as .*, got array\(.*…$"),
         (lambda: parse_risk("foo:1"), r"unknown risk measure 'foo:1'; use mean, cvar:LEVEL, .* or a mixture like"),

@@ -20,6 +20,7 @@ from riskpath.serving.served_policy import ServedPolicy
 from riskpath.serving.server import PolicyServer
 from tests.cli.conftest import cli as cli
 from tests.evaluation.policies import CAR, MAZE_ENV, TINY, untrained
+from tests.test_docs import DOCS, blocks
 
 MAZE, DRIVE = "/policies/maze/episodes", "/policies/car.v2/episodes"
 LIMITS = rp.Limits(episodes=40, episode_seconds=30.0, request_seconds=0.4, batch=4, connections=30, body_bytes=2_000)
@@ -78,6 +79,17 @@ def test_many_clients_at_once_act_like_the_policy(server, policies):
     assert b'riskpath_action_seconds_count{policy="maze"} 80.0' in metrics
     assert ask(client, "DELETE", f"{DRIVE}/{answer['episode']}")[0] == 204
     client.close()
+
+
+def test_the_client_of_the_guide_plays_an_episode():
+    (client,) = (block for block in blocks(DOCS / "guides" / "serving.md", "py") if "HTTPConnection" in block)
+    policy, names = untrained(rp.IQN(network=TINY), rp.MeanReversionTrading()), {}
+    with PolicyServer(policy, port=0, limits=rp.Limits(batch=1)) as server:
+        exec(client.replace("127.0.0.1:8000", server.url.removeprefix("http://")), names)
+        assert len(server.application.policies["policy"].sessions) == 0
+    action, memory = policy(np.array([0.1, 0.0, 1.0], np.float32))
+    following, _ = policy(np.array([0.2, 1.0, 0.9], np.float32), memory, -0.5)
+    assert (names["episode"]["action"], names["following"]["action"]) == (action, following)
 
 
 def test_a_repeated_request_changes_nothing_and_a_wrong_step_is_refused(server):

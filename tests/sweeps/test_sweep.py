@@ -12,12 +12,13 @@ import pytest
 
 import riskpath as rp
 from riskpath.mdp.policy_evaluation import TooManySituations
-from riskpath.sweeps import lane_memory, sweep_cells
+from riskpath.sweeps import sweep_cells
 from riskpath.sweeps.axes import label
 from riskpath.sweeps.result import COLUMNS, stored_plan
 from riskpath.sweeps.store import difference
 from riskpath.sweeps.sweep_cells import SweepCell
 from riskpath.sweeps.sweep_plan import SweepPlan, unfinished
+from riskpath.training import lane_memory
 from tests.sweeps.tiny_sweep import TINY
 
 AXES = {"risk.level": [0.1, 0.5], "discount": [0.9, 0.99, 1.0]}
@@ -130,7 +131,7 @@ def test_an_interrupted_sweep_goes_on_where_it_was(trained, tmp_path):
     whole = sweep(out=tmp_path, progress=lines.append)
     assert len(trained.cells) == 3 + 4  # the third was interrupted
     assert lines[0] == "2 of 6 cells done"
-    assert lines[1].startswith("3 of 6 cells done, about ")
+    assert lines[1].startswith(("3 of 6 cells done, about ", "3 of 6 cells done, at most "))
     assert [(lane["combination"], lane["seed"]) for lane in whole.lanes] == [(c, s) for c in range(6) for s in (0, 1)]
     assert rp.load_sweep(tmp_path).rows() == whole.rows() == sweep().rows()
     assert sweep(out=tmp_path).rows() == whole.rows()

@@ -11,7 +11,12 @@ TINY = rp.IQN(
     rp.CVaR(0.1),
     network=rp.Network(hidden=(4,)),
     training=rp.Training(
-        learning_starts=40, target_update_interval=10, batch_size=4, online_taus=4, target_taus=4, act_taus=4
+        learning_starts=40,
+        target_update_interval=10,
+        batch_size=4,
+        num_quantiles=4,
+        num_target_quantiles=4,
+        num_action_quantiles=4,
     ),
 )
 AXES = {"risk.level": [0.1, 0.5], "training.learning_rate": [1e-3, 1e-2, 3e-2, 1e-1]}

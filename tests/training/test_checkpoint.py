@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import math
+import os
 import pickle
 import shutil
 import signal
@@ -13,7 +14,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -33,11 +33,18 @@ from riskpath.training.codec import decode, encode
 from riskpath.training.inputs import as_environment, as_environments
 from riskpath.training.lanes import start
 from riskpath.training.run import load
+from tests.training.fakes import fake_run
 
 NETWORK = rp.Network(hidden=(4,), history_size=4, window=3)
-SIZES: dict[str, Any] = {"learning_starts": 0, "batch_size": 4, "online_taus": 4, "target_taus": 4, "act_taus": 4}
+SIZES: dict[str, Any] = {
+    "learning_starts": 0,
+    "batch_size": 4,
+    "num_quantiles": 4,
+    "num_target_quantiles": 4,
+    "num_action_quantiles": 4,
+}
 FAST = rp.Training(**SIZES, target_update_interval=10, buffer_size=70)
-ACTOR = rp.ActorCriticTraining(**SIZES, target_update_interval=5, buffer_size=70, train_freq=2)
+ACTOR = rp.Training(**SIZES, target_update_interval=5, buffer_size=70, train_freq=2)
 AGENTS = {
     "IQN": lambda risk: rp.IQN(risk, network=NETWORK, training=dataclasses.replace(FAST, learning_starts=40)),
     "CVaRDRL": lambda risk: rp.CVaRDRL(risk, network=NETWORK, training=FAST),
@@ -270,9 +277,10 @@ DAMAGE = {
     "endless JSON": (write("header.json", lambda _: b"[" * 100_000), "header.json cannot be read"),
     "foreign JSON": (write("header.json", lambda _: b'{"format": "other"}'), "of something else"),
     "a list": (write("header.json", lambda _: b"[]"), "of something else"),
-    "from the future": (edit(lambda h: h.update(version=4)), "format 4, .* reads format 3: a newer riskpath reads it"),
-    "from version 0.1": (edit(lambda h: h.update(version=1)), "format 1, .* reads format 3: riskpath 0.1 reads it"),
-    "from version 0.2": (edit(lambda h: h.update(version=2)), "format 2, .* reads format 3: riskpath 0.2 reads it"),
+    "from the future": (edit(lambda h: h.update(version=5)), "format 5, .* reads format 4: a newer riskpath reads it"),
+    "from version 0.1": (edit(lambda h: h.update(version=1)), "format 1, .* reads format 4: riskpath 0.1 reads it"),
+    "from version 0.2": (edit(lambda h: h.update(version=2)), "format 2, .* reads format 4: riskpath 0.2 reads it"),
+    "from version 0.3": (edit(lambda h: h.update(version=3)), "format 3, .* reads format 4: riskpath 0.3 reads it"),
     "other random numbers": (edit(lambda header: header.update(random="rbg")), "jax_default_prng_impl"),
     "changed header": (write("header.json", lambda c: c.replace(b"0.25", b"0.35")), "checksum of header.json"),
     "changed curve": (write("curve.json", flip), "checksum of curve.json"),
@@ -453,6 +461,29 @@ def test_only_a_save_is_replaced(runs, tmp_path, unchecked):
         run.save(tmp_path / "empty")
     with pytest.raises(rp.RiskpathError, match=r"cannot save to .*Not a directory"):
         run.save(file / "below")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for attempt in (lambda: rp.load(tmp_path / "loop"), lambda: run.save(tmp_path / "loop")):
+        with pytest.raises(rp.RiskpathError, match=r"^cannot (load|save to) .*loop: Too many levels"):
+            attempt()
+    for attempt in (lambda: rp.load("a\0b"), lambda: run.save("a\0b"), lambda: Checkpointer("a\0b")):
+        with pytest.raises(rp.RiskpathError, match=r"^cannot (load|save to) a.0b: a path cannot contain a null"):
+            attempt()
+
+
+@pytest.mark.parametrize("name", ["tree_serialise_leaves", "fsync"])
+def test_a_full_disk_keeps_the_last_checkpoint_and_leaves_no_part_of_the_next(tmp_path, monkeypatch, name, unchecked):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    run = fresh(AGENTS["IQN"](rp.Mean()), "RiskyGrid")
+    run.save(tmp_path / "run")
+    before = (tmp_path / "run" / "header.json").read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr(eqx if name.startswith("tree") else os, name, full)
+        with pytest.raises(rp.RiskpathError, match=r"^cannot save to .*: No space left on device$"):
+            run.save(tmp_path / "run")
+    assert (tmp_path / "run" / "header.json").read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run"]
 
 
 def test_a_curve_that_json_cannot_hold_is_refused_in_time(runs, tmp_path, unchecked):
@@ -476,7 +507,8 @@ def test_a_checkpointer_saves_when_it_is_time(every, saves, tmp_path, monkeypatc
     seen: list[int] = []
     now = [0.0]
     monkeypatch.setattr(saving.time, "monotonic", lambda: now[0])
-    fake = lambda steps: SimpleNamespace(steps=steps, save=lambda path: seen.append(steps))  # noqa: E731
+    monkeypatch.setattr(saving, "write_checkpoint", lambda run, path: seen.append(run.steps))
+    fake = lambda steps: fake_run(steps=steps)  # noqa: E731
     keeper = Checkpointer(tmp_path / "run", **every)
     for steps in (40, 100, 150, 210, 290, 300, 400):
         now[0] += 1.0

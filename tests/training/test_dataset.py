@@ -1,5 +1,6 @@
 """Logged data: bad input in one line, a Minari round trip, data from play, and training without an environment."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -7,9 +8,10 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.agents.config import ReplayTraining
 from riskpath.agents.episodes import no_episodes
 from riskpath.training.logged import LoggedEnvironment
+from tests.conftest import without_training
+from tests.training.sizes import TINY_ADAPTIVE
 
 TABLE: dict[str, Any] = {
     "network": rp.Network(head="table"),
@@ -93,23 +95,23 @@ def test_statistics_are_those_of_the_data(run, random_play):
 def test_a_run_from_data_is_saved_and_continued(run, random_play, tmp_path):
     half = rp.train(run.agents[0], data=random_play, steps=1_000, seeds=2)
     half.save(tmp_path / "run")
-    whole = rp.train(rp.load(tmp_path / "run"), steps=1_000)
-    for one, other in zip(*(jax.tree.leaves(r.lanes.agent_state.params) for r in (run, whole)), strict=True):
+    whole, again = rp.train(half, steps=1_000), rp.train(rp.load(tmp_path / "run"), steps=1_000)
+    for one, other in zip(*(jax.tree.leaves(r.lanes.agent_state.params) for r in (whole, again)), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_run_gives_its_episodes_and_one_line_warns(caplog, unchecked):
-    training = rp.Training(learning_starts=40, batch_size=8, online_taus=4, act_taus=4, buffer_size=100)
-    agent = rp.Adaptive("cvar:0.3", network=rp.Network(hidden=(4,)), training=training)
+@pytest.mark.parametrize("trained", [False, pytest.param(True, marks=pytest.mark.long)])  # IQN is, above
+def test_a_run_gives_its_episodes_and_one_line_warns(trained, caplog, unchecked):
+    agent = rp.Adaptive("cvar:0.3", **TINY_ADAPTIVE, selection_episodes=0)
     run = rp.train(agent, "RiskyGrid", steps=160, seeds=2)
     data = run.dataset(seed=1)
     assert 80 < len(data) <= 100
     assert {int(e.observations[0]) for e in data.episodes} == {int(data.episodes[0].observations[0])}
-    with caplog.at_level("WARNING", "riskpath"):
+    with caplog.at_level("WARNING", "riskpath"), nullcontext() if trained else without_training():
         again = rp.train(agent, data=data, steps=20)
     assert "Adaptive learns from data alone: nothing guards it against actions that the data never" in caplog.text
     assert again.policy()(np.int32(0))[0] in (0, 1)
-    assert isinstance(again.agents[0].training, ReplayTraining)
+    assert isinstance(again.agents[0].training, rp.Training)
 
 
 NOT_DATA: Any = [1]

@@ -8,17 +8,19 @@ import pytest
 import riskpath as rp
 from riskpath.training import notices
 from riskpath.training.notices import FEWEST_EPISODES, FEWEST_UPDATES, notice_of_estimates
+from tests.training.fakes import fake_run
 
 SPREAD, SAME = [-1.0, 3.0], [-99.0, -99.0]
 
 
-def stand_in(returns: list[float], estimates: list[float], episodes: int = 50, updates: int = FEWEST_UPDATES) -> object:
+def stand_in(returns: list[float], estimates: list[float], episodes: int = 50, updates: int = FEWEST_UPDATES) -> rp.Run:
     """Return what the notice reads of a run: lanes with these latest returns and estimates."""
     lanes = len(estimates)
     ring = np.tile(np.resize(np.array(returns), 64), (lanes, 1))
     seen = SimpleNamespace(count=np.full(lanes, episodes), ring=ring)
-    state = SimpleNamespace(episodes=seen, gradient_steps=np.full(lanes, updates))
-    return SimpleNamespace(lanes=SimpleNamespace(agent_state=state), estimates=lambda: np.array([estimates]))
+    state, clock = SimpleNamespace(episodes=seen), SimpleNamespace(updates=updates)
+    lanes_of_run = SimpleNamespace(agent_state=state, clock=clock)
+    return fake_run(lanes=lanes_of_run, estimates=lambda: np.array([estimates]), agents=[rp.IQN("mean")])
 
 
 @pytest.mark.parametrize(

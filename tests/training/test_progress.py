@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import riskpath as rp
 from riskpath.training import progress
+from tests.training.fakes import fake_run
 
 
 class Terminal(io.StringIO):
@@ -25,9 +27,9 @@ def library(request, monkeypatch) -> str:
     return request.param
 
 
-def run(steps: int = 400, risks: tuple[str, ...] = ("cvar:0.1",), seeds: int = 2, discount: float = 1.0) -> Any:
+def run(steps: int = 400, risks: tuple[str, ...] = ("cvar:0.1",), seeds: int = 2, discount: float = 1.0) -> rp.Run:
     agents = [SimpleNamespace(risk=risk, discount=discount) for risk in risks]
-    return SimpleNamespace(steps=steps, agents=agents, seeds=seeds, first_seed=3)
+    return fake_run(steps=steps, agents=agents, seeds=seeds, first_seed=3)
 
 
 def record(lanes: int = 2) -> dict[str, Any]:

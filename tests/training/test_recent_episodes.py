@@ -1,6 +1,6 @@
 """The last hundred training episodes, against a list that NumPy keeps."""
 
-from types import SimpleNamespace
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.training.recent_episodes import DISCOUNTED, KEPT, LENGTH, RETURN, no_recent_episodes, recent_figures
+from riskpath.training.recent_episodes import DISCOUNTED, KEPT, LENGTH, RETURN, no_recent_episodes
+from tests.training.sizes import TINY_IQN
 
 
 def test_the_ring_holds_the_latest_episodes_of_each_lane():
@@ -30,15 +31,15 @@ def test_the_ring_holds_the_latest_episodes_of_each_lane():
             finished[lane].append([so_far[lane, env], discounted[lane, env], time[lane, env] + 1])
         so_far, discounted, time = (np.where(done, 0.0, x) for x in (so_far, discounted, time + 1))
         if step == 20:
-            assert recent_figures(SimpleNamespace(lanes=SimpleNamespace(recent=no_recent_episodes(2, 1)))) == {}
+            assert no_recent_episodes(2, 1).figures([rp.Mean(), rp.Mean()]) == {}
     assert len(finished[0]) > KEPT > len(finished[1]) > 1
     assert recent.count.tolist() == [len(finished[0]), len(finished[1])]
-    agents = [SimpleNamespace(risk=rp.CVaR(0.25)), SimpleNamespace(risk=rp.Mean())]
-    figures = recent_figures(SimpleNamespace(lanes=SimpleNamespace(recent=recent), agents=agents, seeds=1))
-    for lane, agent in enumerate(agents):
+    risks = [rp.CVaR(0.25), rp.Mean()]
+    figures = recent.figures(risks)
+    for lane, risk in enumerate(risks):
         last = np.array(finished[lane][-KEPT:])
         assert figures["ep_rew_mean"][lane] == pytest.approx(last[:, RETURN].mean(), rel=1e-4)
-        assert figures["ep_rew_risk"][lane] == pytest.approx(float(agent.risk.value(last[:, DISCOUNTED])), rel=1e-4)
+        assert figures["ep_rew_risk"][lane] == pytest.approx(float(risk.value(last[:, DISCOUNTED])), rel=1e-4)
         assert figures["ep_len_mean"][lane] == last[:, LENGTH].mean()
 
 
@@ -52,11 +53,8 @@ def test_more_environments_than_the_ring_has_room_for():
 
 def test_callbacks_see_the_returns_of_training():
     seen = []
-    agent = rp.IQN(
-        "cvar:0.5",
-        training=rp.Training(learning_starts=50, batch_size=4, target_update_interval=10),
-        network=rp.Network(hidden=(4,)),
-    )
+    training = dataclasses.replace(TINY_IQN["training"], learning_starts=40)
+    agent = rp.IQN("cvar:0.5", **{**TINY_IQN, "training": training})
     run = rp.train(agent, "RiskyGrid", steps=200, seeds=2, callbacks=[lambda _, record: seen.append(record)])
     assert "seconds_left" not in seen[0]  # exploration only
     last = seen[-1]

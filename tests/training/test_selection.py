@@ -9,9 +9,10 @@ import pytest
 
 import riskpath as rp
 from riskpath.agents.abilities import can_serve
-from riskpath.training import served_levels
-from riskpath.training.gather_record import gather
-from riskpath.training.selection import HELD_OUT, blocks_of_selection, eliminate, episodes_of, rounds, select_members
+from riskpath.agents.adaptive.elimination import HELD_OUT, blocks_of_selection, eliminate, rounds
+from riskpath.report import served_levels
+from riskpath.report.gather_record import gather
+from riskpath.training.selection import episodes_of, select_members
 from tests.training.sizes import TINY_ADAPTIVE
 
 EPISODES = 100

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.training.trackers import hyperparameters
+from riskpath.training.trackers import TRACKERS, hyperparameters
 from tests.cli.conftest import cli as cli
+from tests.training.fakes import fake_run
 
 NUMBERS = {"step": 100, "loss": np.array([0.5, 0.25]), "evaluation": {"values": [[1.0, 2.0]], "path": "BBB"}}
 CURVES = {"loss/lane_0": 0.5, "loss/lane_1": 0.25, "evaluation/values/lane_0": 1.0, "evaluation/values/lane_1": 2.0}
@@ -25,7 +26,7 @@ def run() -> Any:
     """What trackers need of a run."""
     agent = rp.IQN(rp.CVaR(0.1), network=rp.Network(hidden=(7,)))
     policy = SimpleNamespace(export=written)
-    return SimpleNamespace(agents=[agent], seeds=2, environments=[None], report=written, policy=lambda: policy)
+    return fake_run(agents=[agent], seeds=2, environments=[None], report=written, policy=lambda: policy)
 
 
 def test_hyperparameters_have_one_name_each(run):
@@ -61,6 +62,55 @@ def test_weights_and_biases_hold_curves_and_hyperparameters_offline(run, tmp_pat
     assert tracker.run.config["network.hidden"] == "(7,)"
     tracker.close(run)
     assert len(list(tmp_path.rglob("*.wandb"))) == 1
+
+
+def events(folder: Path) -> tuple[dict[str, list[float]], list[str]]:
+    """Return the scalars by name and the texts in the event files of a folder."""
+    Event = pytest.importorskip("tensorboardX.proto.event_pb2").Event
+    scalars: dict[str, list[float]] = {}
+    texts: list[str] = []
+    for path in folder.glob("events.*"):
+        content = path.read_bytes()
+        while content:  # length, checksum, event, checksum
+            length = int.from_bytes(content[:8], "little")
+            for value in Event.FromString(content[12 : 12 + length]).summary.value:
+                if value.tag.startswith("hyperparameters"):
+                    texts += [text.decode() for text in value.tensor.string_val]
+                else:
+                    scalars.setdefault(value.tag, []).append(value.simple_value)
+            content = content[16 + length :]
+    return scalars, texts
+
+
+def test_tensorboard_holds_curves_hyperparameters_and_artifacts(run, tmp_path):
+    pytest.importorskip("tensorboardX")
+    tracker = rp.TensorBoard(tmp_path)
+    tracker(run, NUMBERS)
+    tracker.close(run)
+    scalars, (text,) = events(tmp_path)
+    assert scalars == {name: [value] for name, value in CURVES.items()}
+    assert "| network.hidden | (7,) |" in text
+    assert {"policy.zip", "report.html"} <= {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_command_logs_a_training_to_all_trackers(cli, tmp_path, unchecked):
+    for package in ("mlflow", "sqlalchemy", "tensorboardX", "wandb"):
+        pytest.importorskip(package)
+    agent = ["--agent", "IQN", "--risk", "cvar:0.1", "--agent.learning-starts", "50", "--agent.batch-size", "8"]
+    out = tmp_path / "x"
+    status, _, err = cli(
+        "train", *agent, "--env", "ThreeState", "--steps", "200", "--seeds", "1", "--out", str(out), "--log", *TRACKERS
+    )
+    assert status == 0, err
+    names = {"ep_rew_mean", "ep_rew_risk", "loss", "estimate", "evaluation/values"}
+    assert names <= events(out / "tensorboard")[0].keys()
+    client = rp.MLflow(out / "mlflow").client
+    (found,) = [one for one in client.search_runs(["1"]) if one.info.status == "FINISHED"]
+    assert names <= found.data.metrics.keys()
+    assert found.data.params["risk"] == "cvar:0.1"
+    assert len(list((out / "mlflow").rglob("policy.zip"))) == len(list((out / "mlflow").rglob("report.html"))) == 1
+    assert len(list((out / "wandb").rglob("*.wandb"))) == 1
 
 
 def test_an_unknown_tracker_is_refused_before_anything_is_written(cli, tmp_path):

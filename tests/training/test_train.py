@@ -13,19 +13,9 @@ from riskpath.agents.agent import ActorOutput
 from riskpath.agents.learning import new_state
 from riskpath.training import fused_loop as loop
 from riskpath.training.inputs import as_environment
+from tests.training.sizes import TINY_IQN
 
-TINY = rp.Network(hidden=(16,))
-FAST = rp.Training(
-    learning_starts=0,
-    decay_steps=50_000.0,
-    epsilon_steps=10_000.0,
-    target_update_interval=20,
-    batch_size=8,
-    online_taus=8,
-    target_taus=8,
-    act_taus=8,
-)
-"""Without a warm-up, which would be one more program for each agent."""
+TINY, FAST, CALM = (TINY_IQN[part] for part in ("network", "training", "exploration"))
 AGENTS = {
     "IQN": rp.IQN,
     "CVaRDRL": rp.CVaRDRL,
@@ -36,9 +26,9 @@ AGENTS = {
 }
 
 
-def tiny(name: str, level: float = 0.25, **training) -> rp.Agent:
+def tiny(name: str, level: float = 0.25, exploration: rp.EpsilonGreedy = CALM, **training) -> rp.Agent:
     fast = dataclasses.replace(FAST, **training)
-    return AGENTS[name](rp.CVaR(level), network=TINY, training=fast)
+    return AGENTS[name](rp.CVaR(level), network=TINY, training=fast, exploration=exploration)
 
 
 def horizon(steps: int) -> rp.FiniteMDP:
@@ -103,8 +93,8 @@ def test_going_on_equals_going_through(unchecked):
 
 def test_settings_and_problems_are_trained_by_one_program(monkeypatch, unchecked):
     compiled = []
-    learn = rp.IQN.learn
-    monkeypatch.setattr(rp.IQN, "learn", lambda *a, **k: compiled.append(1) or learn(*a, **k))
+    update = rp.IQN.update
+    monkeypatch.setattr(rp.IQN, "update", lambda *a, **k: compiled.append(1) or update(*a, **k))
     low, high, fast = tiny("IQN", 0.1), tiny("IQN", 0.9), tiny("IQN", 0.1, learning_rate=1e-2)
     grid, blue = rp.RiskyGrid(), rp.RiskyGrid(blue=38.0)
     first = rp.train([low, high], [grid, blue], steps=300)
@@ -122,14 +112,13 @@ class Counting(rp.MemorylessAgent):
     """Counts how often it learns, and knows nothing else: its programs are compiled quickly."""
 
     def init(self, spec, *, key):
-        return new_state(jnp.zeros(()))
+        return new_state(self, jnp.zeros(()))
 
     def act(self, state, memory, time_step, *, key, mode):
         return ActorOutput(jnp.argmax(time_step.action_mask).astype(jnp.int32))
 
-    def learn(self, state, batch, *, key):
-        after = eqx.tree_at(lambda s: s.gradient_steps, state, state.gradient_steps + 1)
-        return after, {"loss": jnp.mean(batch.reward)}
+    def update(self, state, batch, clock, *, key):
+        return eqx.tree_at(lambda s: s.params, state, state.params + 1), {"loss": jnp.mean(batch.reward)}
 
     def quantiles(self, state, memory, time_step, taus):
         return jnp.zeros((taus.size, time_step.action_mask.size))
@@ -147,12 +136,42 @@ class Counting(rp.MemorylessAgent):
 def test_the_update_ratio_is_kept(num_envs, train_freq, learning_starts, unchecked):
     agent = Counting(training=dataclasses.replace(FAST, learning_starts=learning_starts, train_freq=train_freq))
     run = rp.train(agent, "RiskyGrid", steps=200, num_envs=num_envs)
-    assert int(run.lanes.agent_state.gradient_steps[0]) * train_freq == run.steps - learning_starts
+    assert run.lanes.agent_state.params.tolist() == [int(run.lanes.clock.updates)]
+    assert int(run.lanes.clock.updates) * train_freq == run.steps - learning_starts
+
+
+# Updates of an iteration: one for each environment. They divide the interval, are a multiple of it, or neither.
+@pytest.mark.parametrize(("num_envs", "interval"), [(2, 6), (6, 3), (6, 4), pytest.param(1, 5, marks=pytest.mark.long)])
+@pytest.mark.parametrize("on_host", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_target_networks_move_after_every_interval_exactly(num_envs, interval, on_host, unchecked):
+    training = dataclasses.replace(FAST, target_update_interval=interval, target_update_rate=0.5)
+    agent = Counting(training=training)
+    run = rp.train(agent, "CartPole-v1" if on_host else "RiskyGrid", steps=60, num_envs=num_envs)
+    updates, expected = int(run.lanes.clock.updates), 0.0
+    for done in range(interval, updates + 1, interval):
+        expected += 0.5 * (done - expected)
+    assert updates == run.steps >= 60
+    assert float(run.lanes.agent_state.target_params[0]) == pytest.approx(expected)
+
+
+def test_an_interrupted_run_ends_as_the_uninterrupted_one_with_schedules_of_its_plan(unchecked):
+    def interrupt(run, metrics):
+        if run.steps == 100:
+            raise KeyboardInterrupt
+
+    agent = tiny("IQN", exploration=rp.EpsilonGreedy(), decay_starts=0.0, final_learning_rate=0.0)
+    whole = rp.train(agent, "RiskyGrid", steps=200, seeds=2)
+    part = rp.train(agent, "RiskyGrid", steps=200, seeds=2, callbacks=[interrupt])
+    assert part.steps == 100
+    assert same(parameters(rp.train(part), 0), parameters(whole, 0))
+    assert float(whole.lanes.clock.done) == 1.0
+    longer = rp.train(part, steps=200)  # counts as one training of 400 steps
+    assert int(longer.lanes.clock.planned) == 400
 
 
 def test_learning_is_one_gradient_step(unchecked):
     run = rp.train(tiny("IQN"), "RiskyGrid", steps=200, seeds=2)
-    assert run.lanes.agent_state.gradient_steps.tolist() == [200 - FAST.learning_starts] * 2
+    assert run.lanes.agent_state.opt_state.count.tolist() == [200 - FAST.learning_starts] * 2
 
 
 # The losses of all agents are asked about a masked action in test_losses.py and in the tests of the agents.
@@ -168,7 +187,7 @@ def test_masked_actions_are_never_taken_nor_bootstrapped_on(name, unchecked):
         ("s1", "left"): [(1.0, 10.0, "end")],
     }
     mdp = rp.FiniteMDP.from_outcomes(outcomes, "s0")
-    agent = tiny(name, epsilon_start=1.0, epsilon_end=1.0, learning_rate=1e-2, reward_scale=0.01, kappa=1.0)
+    agent = tiny(name, exploration=rp.EpsilonGreedy(1.0, 1.0), learning_rate=1e-2, reward_scale=0.01, kappa=1.0)
     run = rp.train(agent, mdp, steps=500)
     rows = np.asarray(run.lanes.store.rows[:500, 0])
     states, actions = rows[:, 0].astype(int), rows[:, 1].astype(int)
@@ -241,7 +260,7 @@ def test_the_lanes_of_a_program_do_not_see_each_other(unchecked):
             "IQN needs discrete actions, but this environment has continuous actions",
         ),
         (lambda: rp.Network(head="best"), "head must be factored or deep or table, got 'best'"),  # pyright: ignore[reportArgumentType]
-        (lambda: rp.Network(history="lstm"), "Network has no field 'history'"),  # pyright: ignore[reportCallIssue]
+        (lambda: rp.Network(history="lstmm"), "history must be .*gru or .*got 'lstmm' .did you mean lstm"),
         (lambda: rp.Network(hidden=()), "a network needs at least one hidden layer"),
         (
             lambda: rp.train(tiny("IQN", train_freq=3), "RiskyGrid", steps=10, num_envs=2),
@@ -268,21 +287,19 @@ LEARN = rp.Training(
     learning_starts=500,
     target_update_interval=50,
     learning_rate=3e-3,
-    learning_rate_decay=0.1,
-    decay_steps=5_000.0,
-    epsilon_end=0.3,
+    final_learning_rate=3e-4,
     buffer_size=8000,
     batch_size=16,
-    online_taus=8,
-    target_taus=8,
-    act_taus=16,
+    num_quantiles=8,
+    num_target_quantiles=8,
+    num_action_quantiles=16,
 )
 
 
 def learned(name: str, problem: rp.ThreeState = BET, steps: int = 3_000) -> rp.Run:
     network = rp.Network(hidden=(32,), history_size=8)
-    training = dataclasses.replace(LEARN, decay_steps=steps * 5 / 6)
-    agent = AGENTS[name](rp.CVaR(0.1), discount=1.0, network=network, training=training)
+    parts = {"network": network, "training": LEARN, "exploration": rp.EpsilonGreedy(final_eps=0.3)}
+    agent = AGENTS[name](rp.CVaR(0.1), discount=1.0, **parts)
     return rp.train(agent, problem, steps=steps, seeds=2)
 
 
@@ -311,7 +328,7 @@ def test_iqn_learns_never_to_bet(unchecked):
         assert run.policy(seed).estimate("s0")["safe"] == pytest.approx(-10.0, abs=3)
 
 
-def test_cvar_drl_reacts_to_its_rewards(unchecked, optimised):
+def test_cvar_drl_reacts_to_its_rewards(unchecked):
     # Shares (+40 or −10) or bonds (+5) for two years: the best policy buys shares until one year was good. It is worth
     # 25; the best policy that does not see its rewards is worth 22, the per-step greedy one 10.
     shares, bonds = [(0.8, 40.0), (0.2, -10.0)], [(1.0, 5.0)]
@@ -321,8 +338,9 @@ def test_cvar_drl_reacts_to_its_rewards(unchecked, optimised):
         for name, asset in (("shares", shares), ("bonds", bonds))
     }
     mdp = rp.FiniteMDP.from_outcomes(outcomes, start="year 1")
-    training = dataclasses.replace(LEARN, batch_size=32, online_taus=32, target_taus=32, act_taus=64)  # it needs more
-    agent = rp.CVaRDRL("cvar:0.25", discount=1.0, network=rp.Network(hidden=(32,)), training=training)
+    sizes = {"batch_size": 32, "num_quantiles": 32, "num_target_quantiles": 32, "num_action_quantiles": 64}
+    parts = {"training": dataclasses.replace(LEARN, **sizes), "exploration": rp.EpsilonGreedy(final_eps=0.3)}
+    agent = rp.CVaRDRL("cvar:0.25", discount=1.0, network=rp.Network(hidden=(32,)), **parts)
     run = rp.train(agent, mdp, steps=6_000, seeds=2)
     assert run.values()[0] == pytest.approx([25.0, 25.0])
     assert run.estimates()[0] == pytest.approx([25.0, 25.0], abs=5.0)

@@ -1,10 +1,10 @@
-"""What only some agents can do. Each ability is an abstract class; callers ask for it by `isinstance`.
+"""Abilities that only some agents have. Each is an abstract class; callers test for it by `isinstance`.
 
 TargetNetworks    delayed copies of networks, which the training loop moves
-Refreshes         something that follows from the networks is recomputed after target updates
+Refreshes         quantities derived from the networks, which are recomputed after target updates
 Quantiles         predicted quantiles of the return, and the value of each action
-Population        several policies in one state, which are compared on held-out episodes after training
-ServesMeasures    one training serves other measures than its own
+Population        several candidate policies in one state, which held-out episodes compare after training
+ServesMeasures    one training serves measures other than its own
 """
 
 import abc
@@ -13,6 +13,7 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Float, Int
 
+from riskpath.agents.clock import Clock
 from riskpath.errors import RiskpathError
 from riskpath.risk.measures import RiskMeasure
 from riskpath.types import TimeStep
@@ -24,15 +25,15 @@ class TargetNetworks(eqx.Module):
     @property
     @abc.abstractmethod
     def target_update(self) -> tuple[int, float | Array]:
-        """Return the calls of `learn` between two target updates, and the share of the difference that one makes up."""
+        """Return the number of updates between two target updates, and the step size of a target update."""
 
 
 class Refreshes(eqx.Module):
-    """An agent whose state holds something that follows from its networks."""
+    """An agent whose state holds quantities derived from its networks."""
 
     @abc.abstractmethod
-    def refresh(self, state: Any) -> Any:
-        """Return the state with what follows from its networks; called after every target update."""
+    def refresh(self, state: Any, clock: Clock) -> Any:
+        """Return the state with these quantities recomputed; called after every target update."""
 
 
 class Quantiles(eqx.Module):
@@ -53,21 +54,26 @@ class Quantiles(eqx.Module):
 class Population(eqx.Module):
     """An agent whose state holds several policies."""
 
+    @property
+    @abc.abstractmethod
+    def floor(self) -> Any:
+        """The `measure` that must reach the floor `least`; None if there is no floor."""
+
     @abc.abstractmethod
     def population(self) -> tuple[int, int | None]:
-        """Return how many policies a state holds, and how many held-out episodes each plays; None for a default."""
+        """Return the number of policies in a state, and of held-out episodes that each plays; None for a default."""
 
     @abc.abstractmethod
     def preferred(self, state: Any) -> Int[Array, ""]:
-        """Return the member that the networks think best."""
+        """Return the candidate that the networks think best."""
 
     @abc.abstractmethod
     def with_members(self, state: Any, weights: Float[Array, " M"]) -> Any:
-        """Return a state in which an episode is played by each member with these probabilities."""
+        """Return a state in which these are the probabilities that each candidate plays an episode."""
 
     @abc.abstractmethod
     def weights(self, state: Any) -> Float[Array, " M"]:
-        """Return the probabilities with which an episode is played by each member."""
+        """Return the probability that each candidate plays an episode."""
 
 
 class ServesMeasures(Refreshes):

@@ -1,8 +1,8 @@
-"""What the agents with continuous actions share: how actor and critics are trained.
+"""Train an actor and twin critics, for all agents with continuous actions.
 
 Actions have entries in [−1, 1]. As in TD3 there are two critics, a delayed actor, slowly moving targets, and noise on
-the target's action. Of the twins, the one whose law has the lower mean provides the *whole* target law: an element-wise
-minimum of quantiles is not the law of any return.
+the target's action. The twin with the lower mean provides the *whole* target distribution: an element-wise minimum of
+quantiles is not the distribution of any return.
 """
 
 from typing import Any
@@ -10,36 +10,52 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float
 
-from riskpath.agents.agent import AgentState
-from riskpath.agents.config import ActorCriticTraining
-from riskpath.agents.learning import adam, mean_over, observe_batch
+from riskpath.agents.agent import AgentState, Updated
+from riskpath.agents.clock import Clock
+from riskpath.agents.config import ActorCritic, ActorTraining, Training
+from riskpath.agents.learning import mean_over, observe_batch
+from riskpath.agents.optimiser import Adam
 from riskpath.nn.critics import Twins
+from riskpath.nn.losses import stratified
+from riskpath.nn.observation_encoder import ObservationEncoder
 from riskpath.types import Key
 
-_ADAM = optax.scale_by_adam(eps=1e-8)
+EPS = 1e-8
+"""ε of Adam."""
+
+
+class Critics(eqx.Module):
+    """The parameters that the critics' loss trains."""
+
+    encoder: ObservationEncoder
+    twins: Twins
+
+
+def draw_twin_levels(t: Training, online_key: Key, target_key: Key) -> tuple[Float[Array, " N"], Float[Array, " M"]]:
+    """Draw the quantile levels of the prediction and of the target."""
+    return stratified(t.num_quantiles, key=online_key), stratified(t.num_target_quantiles, key=target_key)
 
 
 def lower_law(
-    t: ActorCriticTraining, twins: Twins, x: Float[Array, " D"], action: Float[Array, " C"], taus: Float[Array, " M"]
+    t: ActorTraining, twins: Twins, x: Float[Array, " D"], action: Float[Array, " C"], taus: Float[Array, " M"]
 ) -> Float[Array, " M"]:
-    """Return the pessimistic one of two laws."""
+    """Return the distribution with the lower mean, or the lower quantiles of two distributions."""
     first, second = (critic.quantiles(x, action, taus) for critic in twins)
     if t.twin_target == "lower_quantiles":
         return jnp.minimum(first, second)
     return jnp.where(jnp.mean(first) <= jnp.mean(second), first, second)
 
 
-def smooth_action(t: ActorCriticTraining, action: Float[Array, " C"], *, key: Key) -> Float[Array, " C"]:
+def smooth_action(t: ActorTraining, action: Float[Array, " C"], *, key: Key) -> Float[Array, " C"]:
     """Return the target actor's action with noise, clipped as in TD3."""
     noise = t.target_policy_noise * jax.random.normal(key, action.shape)
     limit = 2.5 * jnp.asarray(t.target_policy_noise)
     return jnp.clip(action + jnp.clip(noise, -limit, limit), -1.0, 1.0)
 
 
-def saturation_penalty(t: ActorCriticTraining, raw: Float[Array, " C"]) -> Float[Array, ""]:
+def saturation_penalty(t: ActorTraining, raw: Float[Array, " C"]) -> Float[Array, ""]:
     """Return a penalty that grows where tanh is flat."""
     return jnp.sum(jnp.maximum(jnp.abs(raw) - t.saturation_limit, 0.0) ** 2)
 
@@ -51,49 +67,37 @@ class Optimisers(eqx.Module):
     actor: Any
 
 
-def new_actor_critic(params: Any, memory: Any) -> AgentState:
+def new_actor_critic(agent: ActorCritic, params: Any, memory: Any) -> AgentState:
     """Return a state with fresh optimisers; `params` has the parts `critic` and `actor`."""
-    init = lambda part: _ADAM.init(eqx.filter(part, eqx.is_array))  # noqa: E731
-    return AgentState(
-        params, params, Optimisers(init(params.critic), init(params.actor)), jnp.zeros((), jnp.int32), memory
-    )
+    critic, actor = agent.training.optimiser(EPS), agent.actor.optimiser(agent.training)
+    return AgentState(params, params, Optimisers(critic.init(params.critic), actor.init(params.actor)), memory)
 
 
 def actor_critic_step(
-    t: ActorCriticTraining, state: AgentState, critic_loss: Any, actor_loss: Any, batch: Any, *, key: Key
-) -> tuple[AgentState, dict[str, Array]]:
+    agent: ActorCritic, state: AgentState, critic_loss: Any, actor_loss: Any, batch: Any, clock: Clock, *, key: Key
+) -> Updated:
     """Take `policy_delay` gradient steps on the critics, each on its own batch, then one on the actor.
 
-    Losses are of one sample: `critic_loss(critic, state, sample, key)` and `actor_loss(actor, state, sample)`.
+    The losses are for one sample: `critic_loss(critic, state, sample, key)` and `actor_loss(actor, state, sample)`.
     """
-    state = observe_batch(state, batch)
-    parts = jax.tree.map(lambda x: x.reshape(t.policy_delay, t.batch_size, *x.shape[1:]), batch)
-    part, losses = batch, []
-    for i, step_key in enumerate(jax.random.split(key, t.policy_delay)):
+    t, delay, state, losses = agent.training, agent.actor.policy_delay, observe_batch(state, batch), []
+    parts, part = jax.tree.map(lambda x: x.reshape(delay, t.batch_size, *x.shape[1:]), batch), batch
+    for i, step_key in enumerate(jax.random.split(key, delay)):
         part = jax.tree.map(lambda x, i=i: x[i], parts)
-        state, loss = _critic_step(t, state, critic_loss, part, key=step_key)
+        keys = jax.random.split(step_key, t.batch_size)
+        mean_loss = lambda critic, s=state, part=part, keys=keys: mean_over(  # noqa: E731
+            lambda *given: critic_loss(critic, s, *given), part, keys
+        )
+        loss, gradient = eqx.filter_value_and_grad(mean_loss)(state.params.critic)
+        places = lambda s: (s.params.critic, s.opt_state.critic)  # noqa: E731
+        state = eqx.tree_at(places, state, _step(t.optimiser(EPS), *places(state), gradient, clock))
         losses.append(loss)
     mean_loss = lambda actor: mean_over(lambda sample: actor_loss(actor, state, sample), part)  # noqa: E731
     gradient = eqx.filter_grad(mean_loss)(state.params.actor)
     places = lambda s: (s.params.actor, s.opt_state.actor)  # noqa: E731
-    updated = _adam_step(t, *places(state), gradient, t.actor_learning_rate, state)
-    return eqx.tree_at(places, state, updated), {"loss": jnp.mean(jnp.stack(losses))}
+    state = eqx.tree_at(places, state, _step(agent.actor.optimiser(t), *places(state), gradient, clock))
+    return state, {"loss": jnp.mean(jnp.stack(losses))}
 
 
-def _critic_step(
-    t: ActorCriticTraining, state: AgentState, critic_loss: Any, batch: Any, *, key: Key
-) -> tuple[AgentState, Float[Array, ""]]:
-    keys = jax.random.split(key, t.batch_size)
-    mean_loss = lambda critic: mean_over(lambda *given: critic_loss(critic, state, *given), batch, keys)  # noqa: E731
-    loss, gradient = eqx.filter_value_and_grad(mean_loss)(state.params.critic)
-    places = lambda s: (s.params.critic, s.opt_state.critic)  # noqa: E731
-    updated = _adam_step(t, *places(state), gradient, t.learning_rate, state)
-    state = eqx.tree_at(places, state, updated)
-    return eqx.tree_at(lambda s: s.gradient_steps, state, state.gradient_steps + 1), loss
-
-
-def _adam_step(
-    t: ActorCriticTraining, part: Any, opt_state: Any, gradient: Any, rate: float | Array, state: AgentState
-) -> tuple[Any, Any]:
-    gradient = jax.lax.optimization_barrier(gradient)  # so that every program rounds it in the same way
-    return adam(_ADAM, part, gradient, opt_state, rate * t.decay(state.gradient_steps))
+def _step(adam: Adam, part: Any, opt_state: Any, gradient: Any, clock: Clock) -> tuple[Any, Any]:
+    return adam.step(part, jax.lax.optimization_barrier(gradient), opt_state, clock)  # rounded alike in every program

@@ -1,12 +1,12 @@
-"""The agent protocol: typed hyperparameters, an experience and four pure methods. An agent never steps an environment.
+"""The agent protocol: typed hyperparameters and four pure methods. An agent never steps an environment.
 
-    experience(spec)                                  → Experience: how environment steps become batches
     init(spec, *, key)                                → AgentState
     act(state, memory, time_step, *, key, mode)       → ActorOutput(action, memory, extras)
-    learn(state, batch, *, key)                       → AgentState, metrics
-    value(state, memory, time_step)                   → what the episode is still worth
+    update(state, batch, clock, *, key)               → AgentState, metrics
+    value(state, memory, time_step)                   → predicted value of the rest of the episode
 
-What only some agents can do is an ability (`abilities.py`). Memory is what an agent carries through an episode;
+`training` defines the experience, and so the kind of batches; the clock tells the progress of the training. What only
+some agents can do is an ability (`abilities.py`). Memory is what an agent carries through an episode;
 `AgentState.initial_memory` starts each episode. Extras are stored with the transition. Float hyperparameters may be
 traced: lanes with different values share one compiled program.
 """
@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
+from jaxtyping import Array, Bool, Float, PyTree, Shaped
 
+from riskpath.agents.clock import Clock
 from riskpath.agents.config import BaseTraining, Training
 from riskpath.agents.episodes import Episodes
 from riskpath.agents.experience import Experience
@@ -31,7 +32,7 @@ from riskpath.validation import require_positive, require_share
 
 
 class AgentState(eqx.Module):
-    """Everything that learning changes."""
+    """Everything that training changes."""
 
     params: Any
     """The networks being trained."""
@@ -39,12 +40,14 @@ class AgentState(eqx.Module):
     """Their delayed copy, which the training loop updates; () for an agent without `TargetNetworks`."""
     opt_state: PyTree
     """The state of the optimiser."""
-    gradient_steps: Int[Array, ""]
-    """Gradient steps of the critics so far."""
     initial_memory: Any
     """The memory at the start of every episode."""
     episodes: Episodes | None = None
     """Statistics of the training episodes, kept by the training loop."""
+
+
+Updated = tuple[AgentState, dict[str, Array]]
+"""A state after an update, and metrics."""
 
 
 class ActorOutput(eqx.Module):
@@ -53,25 +56,27 @@ class ActorOutput(eqx.Module):
     action: Shaped[Array, "*act"]
     """The action to take."""
     memory: Any = ()
-    """What to carry to the next step of the episode."""
+    """The memory for the next step of the episode."""
     extras: Any = ()
     """Arrays to store with the transition, as `Transition.extras`."""
 
 
 class Mode(eqx.Module):
-    """What an agent acts for: `GREEDY`, `EXPLORE` or `WARM_UP`. Inside a program it may be traced."""
+    """The purpose of an action: `GREEDY`, `EXPLORE` or `WARM_UP`. It may be traced."""
 
     explores: bool | Bool[Array, ""]
-    """Whether the step is one of training. Otherwise the agent takes the action that it thinks best."""
+    """Whether the step is a training step. Otherwise the agent takes the action that it thinks best."""
     warms_up: bool | Bool[Array, ""]
-    """Whether learning has not started, so that the agent only explores."""
+    """Whether learning has not started yet, so that the agent only explores."""
+    done: float | Float[Array, ""] = 0.0
+    """The progress of the training, from 0 to 1."""
 
 
 GREEDY, EXPLORE, WARM_UP = Mode(False, False), Mode(True, False), Mode(True, True)
 
 
 class Agent(Hyperparameters):
-    """A learning algorithm with its hyperparameters; see `replay_agent.py` and `ppo.py` for its families."""
+    """A learning algorithm with its hyperparameters; see `replay_agent.py` and `rollout_agent.py` for its families."""
 
     risk: DistortionMeasure = eqx.field(default=Mean(), converter=as_distortion)
     """β, the risk measure to maximise; a text such as "cvar:0.1" is accepted."""
@@ -82,23 +87,25 @@ class Agent(Hyperparameters):
     training: BaseTraining = Training()
     """Training hyperparameters."""
     bootstrap_at_limit: bool | None = eqx.field(static=True, default=None)
-    """Whether a time limit that cuts an episode off is no end: the critic adds what it expects after the limit. By
-    default only where β is of the return to go and discounted. The risk of the whole return needs an end."""
+    """Whether the critic adds the return that it expects after a time limit. By default only where the agent maximises
+    a discounted return to go; the risk of the whole return needs an end."""
 
     actions: ClassVar[Literal["discrete", "continuous", "any"]] = "discrete"
-    """Which kind of actions the agent chooses."""
+    """The kind of actions that the agent chooses."""
     whole_return: ClassVar[bool] = True
-    """Whether the agent maximises the risk of the whole return, not of the return to go at every step."""
+    """Whether the agent maximises β of the whole return, rather than β of the return to go at every step."""
     for_deterministic_transitions: ClassVar[bool] = False
-    """Whether the agent maximises the risk of the whole return only if transitions are not random."""
+    """Whether the agent maximises β of the whole return only if transitions are deterministic."""
     independent_heads: ClassVar[bool] = False
-    """Whether the agent can choose several things at once by one head for each (`EnvSpec.action_heads`): the value of a
-    joint action is then the sum of its parts, which the best of each part maximises."""
+    """Whether the agent supports several action heads (`EnvSpec.action_heads`). The value of a joint action is then the
+    sum of one value per head, and the best action of each head maximises it."""
 
     def __post_init__(self):
-        """Keep the agent's own defaults where a network or a training was given in part."""
-        for name in ("network", "training"):
-            default, given = type(self).__dataclass_fields__[name].default, getattr(self, name)
+        """Keep the agent's own defaults for the fields of a network or training that were not given."""
+        for name, field in type(self).__dataclass_fields__.items():
+            default, given = field.default, getattr(self, name)
+            if not isinstance(default, Hyperparameters):
+                continue
             if not isinstance(given, accepted := type(default)):
                 got = type(given).__name__
                 raise RiskpathError(f"{name} of {type(self).__name__} must be a {accepted.__name__}, got a {got}")
@@ -115,9 +122,9 @@ class Agent(Hyperparameters):
             return jnp.asarray(not self.bootstrap_at_limit)
         return jnp.asarray(self.whole_return) | (jnp.asarray(self.discount) >= 1.0)
 
-    @abc.abstractmethod
     def experience(self, spec: EnvSpec) -> Experience:
-        """Return how environment steps become the batches of `learn`."""
+        """Return how environment steps become the batches of `update`."""
+        return self.training.experience(self, spec)
 
     @abc.abstractmethod
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
@@ -125,18 +132,18 @@ class Agent(Hyperparameters):
 
     @abc.abstractmethod
     def act(self, state: AgentState, memory: Any, time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:
-        """Return an action and the next memory; `mode` tells what the action is for."""
+        """Return an action and the next memory; `mode` is the purpose of the action."""
 
     @abc.abstractmethod
-    def learn(self, state: AgentState, batch: Any, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
+    def update(self, state: AgentState, batch: Any, clock: Clock, *, key: Key) -> Updated:
         """Update the state from a batch of the agent's experience."""
 
     @abc.abstractmethod
     def value(self, state: AgentState, memory: Any, time_step: TimeStep) -> Float[Array, ""]:
-        """Return what the agent predicts the rest of the episode to be worth, in the units of the return."""
+        """Return the predicted value of the rest of the episode, in the units of the return."""
 
     def require_actions(self, spec: EnvSpec) -> None:
-        """Refuse an environment whose kind of actions the agent cannot choose."""
+        """Refuse an environment with a kind of actions that the agent does not support."""
         kind = "continuous" if spec.action_size else "discrete"
         if self.actions not in (kind, "any"):
             others = (

@@ -2,7 +2,7 @@
 
     Z(s, a) = Σ_i p_i(s, a) δ(z_i),     p(s, a) ← Π[r + γ Z′(s′, a′)],     a′ = argmax_a β[Z(s′, a)]
 
-by the cross-entropy. Π moves the probability of a return between two atoms to both of them, in proportion to nearness.
+by the cross-entropy. Π splits the probability of a return between its two nearest atoms, in proportion to nearness.
 The atoms z_i are equally spaced over the range of the returns seen so far, and of 0, so there is no support to choose.
 """
 
@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from riskpath.agents.agent import ActorOutput, AgentState, Mode
+from riskpath.agents.agent import ActorOutput, AgentState, Mode, Updated
+from riskpath.agents.clock import Clock
 from riskpath.agents.config import Training
 from riskpath.agents.learning import explore_greedily, gradient_step, masked_argmax, new_state
 from riskpath.agents.replay_agent import MemorylessAgent
@@ -20,27 +21,27 @@ from riskpath.nn.atom_critic import AtomCritic
 from riskpath.types import EnvSpec, Key, TimeStep, Transition
 
 MARGIN = 0.05
-"""The atoms reach this share of the range beyond it."""
+"""By what fraction of the range the atoms reach beyond it, at both ends."""
 
 
 class C51(MemorylessAgent):
-    """Categorical DQN for discrete actions; `training.online_taus` is the number of atoms."""
+    """Categorical DQN for discrete actions; `training.num_quantiles` is the number of atoms."""
 
-    training: Training = Training(online_taus=51)  # pyright: ignore[reportIncompatibleVariableOverride]
+    training: Training = Training(num_quantiles=51)
     """Training hyperparameters."""
 
     whole_return: ClassVar = False
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
         """Return a fresh critic."""
-        return new_state(AtomCritic(self.network, spec, self.training.online_taus, in_units=False, key=key))
+        return new_state(self, AtomCritic(self.network, spec, self.training.num_quantiles, in_units=False, key=key))
 
     def act(self, state: AgentState, memory: tuple[()], time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:
         """Return argmax_a β[Z(s, a)], or a random action."""
         values = self._risk(state.params(time_step.observation), self.atoms(state))
-        return ActorOutput(explore_greedily(self, state, values, time_step, key=key, mode=mode))
+        return ActorOutput(explore_greedily(self, values, time_step, key=key, mode=mode))
 
-    def learn(self, state: AgentState, batch: Transition, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
+    def update(self, state: AgentState, batch: Transition, clock: Clock, *, key: Key) -> Updated:
         """Take one gradient step on p."""
         z = self.atoms(state)
 
@@ -51,7 +52,7 @@ class C51(MemorylessAgent):
             target = jax.lax.stop_gradient(project(returns, future, z))
             return -jnp.sum(target * jax.nn.log_softmax(critic.of_action(step.observation, step.action)))
 
-        return gradient_step(state, loss, self.training, batch)
+        return gradient_step(self, state, loss, batch, clock)
 
     def quantiles(
         self, state: AgentState, memory: tuple[()], time_step: TimeStep, taus: Float[Array, " N"]
@@ -65,7 +66,7 @@ class C51(MemorylessAgent):
         """Return z_i, over the range of returns and of sums of consecutive rewards, a little wider."""
         low, high = (jnp.zeros(()), jnp.zeros(())) if state.episodes is None else state.episodes.reach
         margin = jnp.maximum(MARGIN * (high - low), 1e-6)
-        return jnp.linspace(low - margin, high + margin, self.training.online_taus)
+        return jnp.linspace(low - margin, high + margin, self.training.num_quantiles)
 
     def _risk(self, logits: Float[Array, "N A"], z: Float[Array, " N"]) -> Float[Array, " A"]:
         """Return β[Z] of every action."""

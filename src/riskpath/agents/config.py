@@ -1,19 +1,28 @@
-"""Training hyperparameters: what all agents share, and what is particular to discrete and to continuous actions.
+"""Hyperparameters of agents, as parts: an agent has a `network` and a `training`, and some of the others.
 
-Float fields may be traced: lanes with different values are trained by one compiled program.
+    Training           replay, optimiser, quantiles and target networks
+    RolloutTraining    the same for agents that learn on-policy (`rollout_agent.py`)
+    EpsilonGreedy      exploration with discrete actions
+    ActionNoise        exploration with continuous actions
+    ActorTraining      how an actor is trained beside its critics; `ActorCritic` has the three of them
+
+Float fields may be traced: one compiled program trains lanes with different values. Where only some fields of a part
+are given, the others keep the agent's own defaults.
 """
 
 import abc
-from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import equinox as eqx
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
+from riskpath.agents.clock import ramp
+from riskpath.agents.experience import Experience, Replay
+from riskpath.agents.optimiser import Adam
 from riskpath.errors import RiskpathError
 from riskpath.hyperparameters import Hyperparameters
 from riskpath.nn.network import Network
+from riskpath.types import EnvSpec
 from riskpath.validation import (
     fields,
     given,
@@ -23,8 +32,6 @@ from riskpath.validation import (
     require_share,
 )
 
-UNPLANNED = 50_000.0
-"""Gradient steps of a schedule where the length of training is unknown."""
 TwinTarget = Literal["lower_mean", "lower_quantiles"]
 
 
@@ -32,32 +39,34 @@ class BaseTraining(Hyperparameters):
     """Hyperparameters of training; what they are depends on the experience from which an agent learns."""
 
     @abc.abstractmethod
-    def for_steps(self, steps: int) -> "BaseTraining":
-        """Return the same with schedules that fit the length of a training, where none are given."""
+    def experience(self, agent: Any, spec: EnvSpec) -> Experience:
+        """Return how environment steps become the batches of an agent's updates."""
 
 
-class ReplayTraining(BaseTraining):
-    """Hyperparameters of training from replayed steps that all such agents share."""
+class Training(BaseTraining):
+    """How an agent with a replay buffer is trained."""
 
     learning_rate: float | Array = 1e-3
     """Learning rate of Adam for the critics."""
-    learning_rate_decay: float | Array = 0.1
-    """Share of every learning rate that is left in the end; small rates separate nearby quantiles."""
-    decay_starts: float | Array | None = 0.0
-    """Gradient steps before learning rates begin to fall; None for half of the training."""
-    decay_steps: float | Array | None = None
-    """Gradient steps over which learning rates then fall linearly; None for 90 % of those that are left."""
+    final_learning_rate: float | Array = 1e-4
+    """Learning rate at the end; small rates separate nearby quantiles."""
+    decay_starts: float | Array = 0.0
+    """Fraction of the training after which the learning rates start to decay."""
+    decay_ends: float | Array = 0.9
+    """Fraction of the training after which they have their final values; the decay is linear."""
+    max_grad_norm: float | Array | None = None
+    """Gradients are clipped to this norm; None for no limit."""
     batch_size: int = eqx.field(static=True, default=32)
-    """Samples of one gradient step."""
-    online_taus: int = eqx.field(static=True, default=32)
+    """Samples per gradient step."""
+    num_quantiles: int = eqx.field(static=True, default=32)
     """N, the number of quantile levels of the prediction."""
-    target_taus: int = eqx.field(static=True, default=32)
+    num_target_quantiles: int = eqx.field(static=True, default=32)
     """M, the number of quantile levels of the target."""
-    act_taus: int = eqx.field(static=True, default=64)
+    num_action_quantiles: int = eqx.field(static=True, default=64)
     """Number of quantile levels at which the risk of an action is computed."""
     kappa: float | Array | None = None
     """Threshold of the quantile Huber loss in units of the return; by default 1% of the standard deviation of training
-    returns. If it is not small beside their spread, critics learn expectiles."""
+    returns. If it is not small compared with that, the critics learn expectiles."""
     reward_scale: float | Array | None = None
     """Factor on rewards inside the critics; by default training returns get a standard deviation of about 1."""
     buffer_size: int = eqx.field(static=True, default=50_000)
@@ -65,201 +74,173 @@ class ReplayTraining(BaseTraining):
     learning_starts: int = eqx.field(static=True, default=1_000)
     """Environment steps with random actions before learning starts."""
     train_freq: int = eqx.field(static=True, default=1)
-    """Environment steps for each call of `learn`."""
+    """Environment steps per update."""
     target_update_interval: int = eqx.field(static=True, default=100)
-    """Calls of `learn` between two updates of the target networks."""
+    """Updates between two updates of the target networks."""
     target_update_rate: float | Array = 1.0
-    """Share of the difference that a target update makes up; 1 copies the parameters."""
+    """Step size of a target update, target ← target + rate · (parameters − target); 1 copies the parameters."""
 
     def __check_init__(self):
-        counts = ("batch_size", "online_taus", "target_taus", "act_taus", "train_freq", "target_update_interval")
-        require_counts(**fields(self, *counts))
+        counts = ("batch_size", "num_quantiles", "num_target_quantiles", "num_action_quantiles")
+        require_counts(**fields(self, *counts, "train_freq", "target_update_interval"))
         require_counts(2, buffer_size=self.buffer_size)
         require_counts(0, learning_starts=self.learning_starts)
-        require_no_less_than_zero(**fields(self, "learning_rate", "learning_rate_decay"))
-        require_no_less_than_zero(**given(decay_starts=self.decay_starts))
-        require_positive(**given(decay_steps=self.decay_steps, kappa=self.kappa, reward_scale=self.reward_scale))
-        require_share(target_update_rate=self.target_update_rate)
+        require_no_less_than_zero(**fields(self, "learning_rate", "final_learning_rate"))
+        require_positive(**given(**fields(self, "max_grad_norm", "kappa", "reward_scale")))
+        require_share(**fields(self, "target_update_rate", "decay_starts", "decay_ends"))
 
-    @property
-    @abc.abstractmethod
-    def samples_per_learn(self) -> int:
-        """Return the number of samples for each call of `learn`."""
+    def experience(self, agent: Any, spec: EnvSpec) -> Replay:
+        """Return a replay buffer; an agent with an actor needs a batch for each gradient step of the critics."""
+        sizes = (self.buffer_size, self.batch_size * _batches(agent), self.train_freq, self.learning_starts)
+        return Replay(*sizes, agent.window(spec), agent.n_steps)
 
-    @property
-    @abc.abstractmethod
-    def gradient_steps_per_learn(self) -> int:
-        """Return the gradient steps of the critics in one call of `learn`."""
+    def optimiser(self, eps: float = 1e-6) -> Adam:
+        """Return the optimiser of the critics."""
+        schedule = (self.learning_rate, self.final_learning_rate, self.decay_starts, self.decay_ends)
+        return Adam(*schedule, self.max_grad_norm, eps)
 
-    def for_steps(self, steps: int) -> "ReplayTraining":
-        """Return the same with schedules that fit the length of a training, where none are given."""
-        total = max(1.0, (steps - self.learning_starts) / self.train_freq * self.gradient_steps_per_learn)
-        starts = 0.5 * total if self.decay_starts is None else self.decay_starts
-        left = jnp.maximum(1.0, 0.9 * (total - jnp.asarray(starts)))
-        found = {"decay_starts": starts, "decay_steps": float(left) if self.decay_steps is None else self.decay_steps}
-        return replace(self, **found, **self.exploration_for(total))
+    def progress(self, done: Float[Array, ""]) -> Float[Array, ""]:
+        """Return how far the learning-rate decay has progressed, from 0 to 1."""
+        return ramp(done, self.decay_starts, self.decay_ends)
 
-    @abc.abstractmethod
-    def exploration_for(self, gradient_steps: float) -> dict[str, Any]:
-        """Return the fields of exploration that follow from the length of training."""
-
-    @abc.abstractmethod
-    def epsilon_at(self, gradient_steps: Int[Array, ""]) -> Float[Array, ""]:
-        """Return the probability of exploring after a number of gradient steps."""
-
-    def decay(self, gradient_steps: Int[Array, ""]) -> Float[Array, ""]:
-        """Return the factor on every learning rate after a number of gradient steps."""
-        return 1.0 + self.progress(gradient_steps) * (self.learning_rate_decay - 1.0)
-
-    def progress(self, gradient_steps: Int[Array, ""]) -> Float[Array, ""]:
-        """Return the share of the fall of learning rates that is done, from 0 to 1."""
-        since = jnp.maximum(
-            gradient_steps.astype(jnp.float32) - (0.0 if self.decay_starts is None else self.decay_starts), 0.0
-        )
-        return linear(since, 0.0, 1.0, UNPLANNED if self.decay_steps is None else self.decay_steps)
-
-    def settled(self, gradient_steps: Int[Array, ""]) -> Bool[Array, ""]:
-        """Tell whether learning rates have fallen by half: too low to learn in other units."""
-        return self.decay(gradient_steps) < 0.5
+    def settled(self, done: Float[Array, ""]) -> Bool[Array, ""]:
+        """Tell whether the learning rate has decayed by half: it is then too low to learn in other units."""
+        return self.optimiser().rate(done) < 0.5 * self.learning_rate
 
 
-class Training(ReplayTraining):
-    """How an agent with discrete actions is trained."""
+class EpsilonGreedy(Hyperparameters):
+    """Exploration with discrete actions: a random one with a probability that falls linearly."""
 
-    epsilon_start: float | Array = 0.25
+    initial_eps: float | Array = 0.25
     """Probability of a random action when learning starts."""
-    epsilon_end: float | Array = 0.01
-    """Probability of a random action in the end."""
-    epsilon_steps: float | Array | None = None
-    """Gradient steps over which epsilon falls linearly; None for a fifth of the training."""
+    final_eps: float | Array = 0.01
+    """Probability of a random action at the end."""
+    fraction: float | Array = 0.2
+    """Fraction of the training over which it falls."""
 
     def __check_init__(self):
-        require_positive(**given(epsilon_steps=self.epsilon_steps))
-        require_share(**fields(self, "epsilon_start", "epsilon_end"))
+        require_share(**fields(self, "initial_eps", "final_eps", "fraction"))
 
-    @property
-    def samples_per_learn(self) -> int:
-        """Return one batch."""
-        return self.batch_size
-
-    @property
-    def gradient_steps_per_learn(self) -> int:
-        """Return one."""
-        return 1
-
-    def exploration_for(self, gradient_steps: float) -> dict[str, Any]:
-        """Return the steps over which epsilon falls: a fifth of the training."""
-        return {"epsilon_steps": max(1.0, 0.2 * gradient_steps) if self.epsilon_steps is None else self.epsilon_steps}
-
-    def epsilon_at(self, gradient_steps: Int[Array, ""]) -> Float[Array, ""]:
+    def epsilon(self, done: float | Float[Array, ""]) -> Float[Array, ""]:
         """Return the probability of a random action."""
-        steps = UNPLANNED if self.epsilon_steps is None else self.epsilon_steps
-        return linear(gradient_steps.astype(jnp.float32), self.epsilon_start, self.epsilon_end, steps)
+        return self.initial_eps + ramp(done, 0.0, self.fraction) * (self.final_eps - self.initial_eps)
 
 
-class ActorCriticTraining(ReplayTraining):
-    """How actor and critics are trained; the defaults suit a few hundred thousand steps on four environments."""
+class ActionNoise(Hyperparameters):
+    """Exploration with continuous actions: an episode explores in one of two ways, or not at all."""
 
-    actor_learning_rate: float | Array = 3e-4
-    """Learning rate of Adam for the actor."""
-    learning_rate_decay: float | Array = 0.03
-    decay_starts: float | Array | None = None
-    batch_size: int = eqx.field(static=True, default=256)
-    act_taus: int = eqx.field(static=True, default=32)
-    buffer_size: int = eqx.field(static=True, default=200_000)
-    learning_starts: int = eqx.field(static=True, default=8_000)
-    train_freq: int = eqx.field(static=True, default=8)
-    target_update_interval: int = eqx.field(static=True, default=1)
-    target_update_rate: float | Array = 0.04
-    policy_delay: int = eqx.field(static=True, default=2)
-    """Gradient steps of the critics, each on its own batch, before one of the actor: together one call of `learn`."""
-    target_policy_noise: float | Array = 0.05
-    """Standard deviation of the noise on the target actor's action."""
-    twin_target: TwinTarget = eqx.field(static=True, default="lower_mean")
-    """Target of the twin critics: the whole law with the lower mean, or the lower one of each pair of quantiles."""
-    saturation_limit: float | Array = 2.5
-    """Beyond this value the actor's output before tanh is penalised, where gradients would vanish."""
-    epsilon: float | Array = 0.75
-    """Share of training episodes that explore; in the others the actor's own action is taken."""
+    episodes: float | Array = 0.75
+    """Fraction of training episodes that explore; in the others the actor's own action is taken."""
     ou_episodes: float | Array = 0.5
-    """Share of training episodes that explore by Ornstein-Uhlenbeck noise; the other exploring episodes hold a random
-    action for a while, half of the time."""
-    ou_theta: float | Array = 0.05
+    """Fraction of training episodes that explore by Ornstein-Uhlenbeck noise; the other exploring episodes hold a
+    random action for a while, half of the time."""
+    theta: float | Array = 0.05
     """θ of the noise x ← x − θx + σ·normal."""
-    ou_sigma: float | Array = 0.3
-    """σ of the same."""
+    sigma: float | Array = 0.3
+    """σ of the same noise."""
     hold_steps: float | Array = 15.0
     """Mean number of steps for which a random action is held."""
 
     def __check_init__(self):
-        require_counts(policy_delay=self.policy_delay)
-        require_no_less_than_zero(**fields(self, "actor_learning_rate", "target_policy_noise", "ou_sigma"))
+        require_no_less_than_zero(sigma=self.sigma)
         require_positive(hold_steps=self.hold_steps)
-        require_share(**fields(self, "epsilon", "ou_episodes", "ou_theta"))
+        require_share(**fields(self, "episodes", "ou_episodes", "theta"))
+
+
+class ActorTraining(Hyperparameters):
+    """How an actor is trained beside its critics; its learning rate decays when theirs does (`Training`)."""
+
+    learning_rate: float | Array = 3e-4
+    """Learning rate of Adam for the actor."""
+    final_learning_rate: float | Array = 9e-6
+    """Learning rate at the end."""
+    policy_delay: int = eqx.field(static=True, default=2)
+    """Critic steps, each on its own batch, before each actor step; together they are one update."""
+    target_policy_noise: float | Array = 0.05
+    """Standard deviation of the noise on the target actor's action."""
+    twin_target: TwinTarget = eqx.field(static=True, default="lower_mean")
+    """Target of the twin critics: the whole distribution with the lower mean, or the lower of each two quantiles."""
+    saturation_limit: float | Array = 2.5
+    """The actor's output before tanh is penalised beyond this value, where the gradient of tanh vanishes."""
+
+    def __check_init__(self):
+        require_counts(policy_delay=self.policy_delay)
+        require_no_less_than_zero(**fields(self, "learning_rate", "final_learning_rate", "target_policy_noise"))
         if self.twin_target not in get_args(TwinTarget):
             raise RiskpathError(f"twin_target must be {' or '.join(get_args(TwinTarget))}, got {self.twin_target!r}")
 
-    @property
-    def samples_per_learn(self) -> int:
-        """Return one batch for each gradient step of the critics."""
-        return self.batch_size * self.policy_delay
-
-    @property
-    def gradient_steps_per_learn(self) -> int:
-        """Return one for each batch."""
-        return self.policy_delay
-
-    def exploration_for(self, gradient_steps: float) -> dict[str, Any]:
-        """Return nothing: exploration does not change."""
-        return {}
-
-    def epsilon_at(self, gradient_steps: Int[Array, ""]) -> Float[Array, ""]:
-        """Return the share of exploring episodes."""
-        return jnp.asarray(self.epsilon, jnp.float32)
+    def optimiser(self, training: Training) -> Adam:
+        """Return the optimiser of the actor."""
+        t = training
+        return Adam(self.learning_rate, self.final_learning_rate, t.decay_starts, t.decay_ends, t.max_grad_norm)
 
 
-def linear(
-    steps: Float[Array, ""], first: float | Array, last: float | Array, duration: float | Array
-) -> Float[Array, ""]:
-    """Interpolate linearly from the first value to the last over `duration` steps, then stay."""
-    share = jnp.clip(steps / duration, 0.0, 1.0)
-    return jnp.asarray(first + share * (last - first))
+CONTINUOUS = Training(
+    final_learning_rate=3e-5,
+    decay_starts=0.5,
+    decay_ends=0.95,
+    batch_size=256,
+    num_action_quantiles=32,
+    buffer_size=200_000,
+    learning_starts=8_000,
+    train_freq=8,
+    target_update_interval=1,
+    target_update_rate=0.04,
+)
+"""The defaults of agents with continuous actions, for four environments."""
+
+
+class ActorCritic(eqx.Module):
+    """The parts of an agent with continuous actions, quantile critics and an actor."""
+
+    training: Training = CONTINUOUS
+    """Training hyperparameters of the critics."""
+    exploration: ActionNoise = ActionNoise()
+    """How training episodes explore."""
+    actor: ActorTraining = ActorTraining()
+    """How the actor is trained."""
+
+
+def _batches(agent: Any) -> int:
+    """Return the number of batches in one update."""
+    return agent.actor.policy_delay if isinstance(agent, ActorCritic) else 1
 
 
 PAPER_NETWORK = Network(hidden=(512,), head="deep", history_size=64)
 """The published widths for the grid (the paper does not give the width of its GRU)."""
 PAPER_TRAINING = Training(
     learning_rate=1e-3,
-    learning_rate_decay=1.0,
+    final_learning_rate=1e-3,
     batch_size=32,
-    online_taus=64,
-    target_taus=64,
-    act_taus=128,
+    num_quantiles=64,
+    num_target_quantiles=64,
+    num_action_quantiles=128,
     kappa=1.0,
     reward_scale=0.01,
     buffer_size=300_000,
     learning_starts=5_000,
     target_update_interval=500,
-    epsilon_start=0.25,
-    epsilon_end=0.001,
 )
-"""The published hyperparameters for the grid (the paper does not say how epsilon falls)."""
+"""The published hyperparameters for the grid."""
+PAPER_EXPLORATION = EpsilonGreedy(initial_eps=0.25, final_eps=0.001)
+"""The published exploration on the grid (the paper does not say how epsilon falls)."""
 PAPER_CONTINUOUS_NETWORK = Network(hidden=(256, 256), history_size=64, window=10, normalize_observations=False)
 """The published widths for mountain-car (the paper does not give the width of its GRU)."""
-PAPER_CONTINUOUS_TRAINING = ActorCriticTraining(
+PAPER_CONTINUOUS_TRAINING = Training(
     learning_rate=3e-4,
-    actor_learning_rate=3e-4,
-    learning_rate_decay=1.0,
+    final_learning_rate=3e-4,
     batch_size=128,
-    online_taus=64,
-    target_taus=64,
-    act_taus=32,
+    num_quantiles=64,
+    num_target_quantiles=64,
+    num_action_quantiles=32,
     kappa=0.2,
     reward_scale=0.05,
     buffer_size=50_000,
     learning_starts=25_000,
+    train_freq=8,
+    target_update_interval=1,
     target_update_rate=0.01,
-    target_policy_noise=0.2,
 )
-"""The published hyperparameters for mountain-car. Those that the paper does not give (the critics' learning rate, TD3's
-noise) are TD3's own; exploration is ours."""
+"""The published hyperparameters of the critics for mountain-car; the learning rate is TD3's (the paper gives none)."""
+PAPER_ACTOR = ActorTraining(learning_rate=3e-4, final_learning_rate=3e-4, target_policy_noise=0.2)
+"""The published hyperparameters of the actor for mountain-car; the noise is TD3's (the paper gives none)."""

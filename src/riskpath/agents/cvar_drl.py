@@ -4,8 +4,8 @@
     b₀ = VaR_η of the CVaR-greedy first action,     b_{t+1} = (b_t − r_t)/γ
     Z(s, a; τ) ← r + γ Z′(s′, a′; τ′),     a′ = argmax_a W(s′, b_{t+1}, a)
 
-As published: the critic does not see the threshold, so it learns a mixture over thresholds, and ties at the threshold
-give it many fixed points. The replay buffer stores b_t with each transition.
+As published, the critic does not see the threshold: it learns a mixture over thresholds, and ties at the threshold
+cause many fixed points. The replay buffer stores b_t with each transition.
 """
 
 import equinox as eqx
@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from riskpath.agents.agent import ActorOutput, AgentState, Mode
+from riskpath.agents.agent import ActorOutput, AgentState, Mode, Updated
+from riskpath.agents.clock import Clock
 from riskpath.agents.learning import draw_levels, explore_greedily, gradient_step, masked_argmax, new_state, scales
 from riskpath.agents.replay_agent import MemorylessAgent
 from riskpath.errors import RiskpathError
@@ -36,7 +37,9 @@ class CVaRDRL(MemorylessAgent):
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
         """Return a fresh critic; the memory is the threshold b_t."""
-        return new_state(MarkovCritic(self.network, spec, self.training.online_taus, key=key), memory=jnp.zeros(()))
+        return new_state(
+            self, MarkovCritic(self.network, spec, self.training.num_quantiles, key=key), memory=jnp.zeros(())
+        )
 
     def act(
         self, state: AgentState, memory: Float[Array, ""], time_step: TimeStep, *, key: Key, mode: Mode
@@ -46,11 +49,11 @@ class CVaRDRL(MemorylessAgent):
         first = self._first_threshold(state.params, time_step) / scale
         b = jnp.where(time_step.time > 0, (memory - time_step.reward) / self.discount, first)
         values = self._shortfall(state.params, time_step.observation, scale * b)
-        return ActorOutput(explore_greedily(self, state, values, time_step, key=key, mode=mode), b, extras=b)
+        return ActorOutput(explore_greedily(self, values, time_step, key=key, mode=mode), b, extras=b)
 
-    def learn(self, state: AgentState, batch: Transition, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
+    def update(self, state: AgentState, batch: Transition, clock: Clock, *, key: Key) -> Updated:
         """Take one gradient step on Z."""
-        t, (scale, kappa) = self.training, scales(self.training, state)
+        scale, kappa = scales(self.training, state)
         taus, target_taus = draw_levels(self, key=key)
 
         def loss(critic: MarkovCritic, step: Transition) -> Float[Array, ""]:
@@ -62,7 +65,7 @@ class CVaRDRL(MemorylessAgent):
             predicted = critic.of_action(step.observation, taus, step.action)
             return quantile_huber(predicted, taus, target, kappa)
 
-        return gradient_step(state, loss, t, batch)
+        return gradient_step(self, state, loss, batch, clock)
 
     def quantiles(
         self, state: AgentState, memory: Float[Array, ""], time_step: TimeStep, taus: Float[Array, " N"]
@@ -72,11 +75,11 @@ class CVaRDRL(MemorylessAgent):
 
     def _first_threshold(self, critic: MarkovCritic, time_step: TimeStep) -> Float[Array, ""]:
         """Return b₀, the VaR of the CVaR-greedy action."""
-        values = critic.risk(time_step.observation, self.risk, self.training.act_taus)
+        values = critic.risk(time_step.observation, self.risk, self.training.num_action_quantiles)
         level = jnp.reshape(jnp.asarray(self.risk.distort(1.0), dtype=jnp.float32), (1,))  # h⁻¹(1) = η
         return critic.quantiles(time_step.observation, level)[0, masked_argmax(values, time_step.action_mask)]
 
     def _shortfall(self, critic: MarkovCritic, observation: Array, b: Float[Array, ""]) -> Float[Array, " A"]:
         """Return W(s, b, ·)."""
-        z = critic.quantiles(observation, midpoints(self.training.act_taus))
+        z = critic.quantiles(observation, midpoints(self.training.num_action_quantiles))
         return jnp.mean(jnp.minimum(z - b, 0.0), axis=0)

@@ -1,7 +1,7 @@
-"""What the training loop tells every agent about its episodes: the returns so far, and where episodes start.
+"""Statistics of the training episodes, which the training loop keeps for every agent: returns and first observations.
 
-Agents take their scales from here, so the unit of the rewards does not have to be configured: if all rewards are
-multiplied by a power of two, every number that an agent computes is multiplied with them, or stays the same, exactly.
+Agents take their scales from here, so the unit of the rewards needs no configuration: if all rewards are multiplied by
+a power of two, every number that an agent computes is multiplied with them, or stays the same, exactly.
 """
 
 import equinox as eqx
@@ -10,33 +10,33 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 NUM_STARTS = 16
-"""First observations that are kept."""
+"""Number of first observations kept."""
 FADING = 4.0
 """The weight of the n-th episode in mean and deviation is about n to this power."""
 REACH = 10.0
-"""Returns to go are not larger than this many spreads, in the quadratic mean."""
+"""The largest quadratic mean of the returns to go, in units."""
 FAR_OFF = 16.0
-"""Returns that are more spreads than this from the mean belong to early exploration. No quantile at a level from 0.02
-to 0.98 is more than 7 standard deviations from the mean, and the unit may be half of one."""
+"""Returns farther from the mean than this, in units, belong to early exploration. No quantile at a level from 0.02 to
+0.98 is more than 7 standard deviations from the mean, and the unit may be half of one."""
 
 EARLY = 1000
-"""Episodes in which it is counted how often returns repeat. Later on a policy may do the same in all of them."""
+"""Number of first episodes in which repeated returns are counted. Later a policy may do the same in all episodes."""
 SAME = 1e-5
-"""Returns are the same if they differ by less than this many spreads."""
+"""Returns that differ by less than this, in units, count as equal."""
 
 PATH = 64
-"""Times of an episode at which the mean return so far is kept."""
+"""Number of times of an episode at which the mean return so far is kept."""
 WINDOW = 128
 """Latest returns that are kept."""
 ENOUGH = 20
-"""Latest returns that are needed for quantiles."""
+"""Number of latest returns needed for quantiles."""
 
 
 class Episodes(eqx.Module):
     """Running statistics of the finished training episodes of one lane, and first observations of the latest ones.
 
-    The weight of the n-th episode in mean and deviation grows as n⁴, so that early exploration fades from them. An
-    episode that was truncated counts as it is, without the return that would have followed.
+    The weight of the n-th episode in mean and standard deviation grows as n⁴, so that early exploration fades. A
+    truncated episode counts as it is, without the return that would have followed.
     """
 
     count: Float[Array, ""]
@@ -44,7 +44,7 @@ class Episodes(eqx.Module):
     mean: Float[Array, ""]
     """Mean of their (discounted) returns."""
     deviation: Float[Array, ""]
-    """Standard deviation of the same."""
+    """Standard deviation of their returns."""
     low: Float[Array, ""]
     """Lowest return."""
     high: Float[Array, ""]
@@ -60,7 +60,7 @@ class Episodes(eqx.Module):
     first_observation: Shaped[Array, "K *obs"]
     """A ring of first observations."""
     first_action_mask: Bool[Array, "K *A"]
-    """Which actions were available there."""
+    """The action masks there."""
     num_starts: Int[Array, ""]
     """Number of first observations ever added."""
     latest: Float[Array, " E"]
@@ -99,7 +99,7 @@ class Episodes(eqx.Module):
         return jnp.where(enough, 0.5 * (high - low), jnp.maximum(self.deviation, self.size / REACH))
 
     def clock(self, time: Int[Array, "*n"]) -> Float[Array, "*n"]:
-        """Return the share of the longest episode that has passed at a time."""
+        """Return a time as a fraction of the longest episode."""
         return jnp.minimum(time.astype(jnp.float32) / self.longest, 1.0)
 
     def add(
@@ -115,7 +115,7 @@ class Episodes(eqx.Module):
     ) -> "Episodes":
         """Return the statistics after one step of all environments; `observation` starts the next episode if `done`.
 
-        As long as critics are `fresh`, without a gradient step, the unit follows at once.
+        As long as critics are `fresh`, without a gradient step, the unit follows immediately.
         """
         new = jnp.sum(done.astype(jnp.float32))
         past = self.count / (FADING + 1)
@@ -205,7 +205,7 @@ def _norm(x: Float[Array, " D"]) -> Float[Array, ""]:
 
 
 class Units(eqx.Module):
-    """The unit in which a critic counts, and the range of returns; all in units of the return."""
+    """The unit of a critic and the range of returns, all in units of the return."""
 
     spread: Float[Array, ""]
     """The unit."""
@@ -219,7 +219,7 @@ class Units(eqx.Module):
     """Mean return so far at equally spaced times of an episode."""
 
     def expected(self, clock: Float[Array, ""]) -> Float[Array, ""]:
-        """Return what is still expected at a time, given as a share of the longest episode."""
+        """Return the return still expected at a time, which is a fraction of the longest episode."""
         place = jnp.clip(clock * len(self.path) - 0.5, 0.0, len(self.path) - 1.0)
         below = jnp.minimum(place.astype(jnp.int32), len(self.path) - 2)
         so_far = self.path[below] + (place - below.astype(jnp.float32)) * (self.path[below + 1] - self.path[below])
@@ -233,6 +233,6 @@ class Units(eqx.Module):
         known, mean = episodes.count > 0, episodes.mean
         low = jnp.where(known, jnp.maximum(episodes.low, mean - FAR_OFF * unit), -unit)
         high = jnp.where(known, jnp.minimum(episodes.high, mean + FAR_OFF * unit), unit)
-        # A part of the path that no step falls into, in a short episode, is as the one before.
+        # If no step falls into a part of the path, as in a short episode, it repeats the part before.
         filled = jax.lax.cummax(jnp.where(episodes.visits > 0, jnp.arange(PATH, dtype=jnp.int32), 0))
         return Units(unit, mean, low, high, episodes.path[filled])

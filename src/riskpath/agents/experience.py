@@ -1,10 +1,10 @@
-"""Experience: how environment steps become batches. It is all that a training loop knows about how an agent learns.
+"""Experience: how environment steps become batches. Training loops know nothing else about how an agent learns.
 
     Replay      a ring of the latest steps, sampled at random     Transition, Segment or Window  [B]
     Rollout     the latest steps of every environment, in order   Trajectory                     [T, E]
     Logged      steps that somebody else took, sampled at random  as Replay
 
-One iteration of training is `moves` steps of every environment, then `updates` calls of `learn`. What is stored has the
+One iteration of training is `moves` steps of every environment, then some `updates`. What is stored has the
 environments of all lanes as columns, so lanes need no loop to write it (`replay_buffer.py`).
 """
 
@@ -26,19 +26,19 @@ class Experience(eqx.Module):
     @property
     @abc.abstractmethod
     def warm_up(self) -> int:
-        """Return the environment steps of each lane, with nothing but exploration, before it learns."""
+        """Return the number of exploratory environment steps of each lane before it learns."""
 
     @abc.abstractmethod
     def moves(self, num_envs: int) -> int:
-        """Return the steps of every environment in one iteration."""
+        """Return the number of steps of every environment in one iteration."""
 
     @abc.abstractmethod
     def updates(self, num_envs: int) -> int:
-        """Return the calls of `learn` in one iteration."""
+        """Return the number of updates in one iteration."""
 
     @abc.abstractmethod
     def require_fit(self, num_envs: int) -> None:
-        """Refuse a number of environments that does not fit."""
+        """Refuse an unsuitable number of environments."""
 
     @abc.abstractmethod
     def init(self, example: Any, lanes: int, num_envs: int, sharding: Any = None) -> ReplayBuffer:
@@ -55,8 +55,8 @@ class Experience(eqx.Module):
         Args:
             store: What was stored.
             lanes: Number of lanes.
-            following: What every environment of every lane shows next.
-            memory: The agent's memory at that time.
+            following: The next time step of every environment of every lane.
+            memory: The agent's memory at that time step.
             keys: A random key for each lane.
         """
 
@@ -67,9 +67,9 @@ class Replay(Experience):
     buffer_size: int = eqx.field(static=True)
     """Transitions of each lane."""
     samples: int = eqx.field(static=True)
-    """Samples for each call of `learn`."""
+    """Samples for each update."""
     train_freq: int = eqx.field(static=True)
-    """Environment steps for each call of `learn`."""
+    """Environment steps for each update."""
     learning_starts: int = eqx.field(static=True)
     """Environment steps before learning starts."""
     window: int = eqx.field(static=True, default=0)
@@ -83,15 +83,15 @@ class Replay(Experience):
         return self.learning_starts
 
     def moves(self, num_envs: int) -> int:
-        """Return as many steps as one call of `learn` takes, at least one."""
+        """Return the number of steps per update, divided by the environments, at least 1."""
         return max(1, self.train_freq // num_envs)
 
     def updates(self, num_envs: int) -> int:
-        """Return one call of `learn`, or more if there are many environments."""
+        """Return 1, or more if there are many environments."""
         return max(1, num_envs // self.train_freq)
 
     def require_fit(self, num_envs: int) -> None:
-        """Refuse what would leave a rest."""
+        """Refuse a number of environments that does not divide the steps evenly."""
         if num_envs % self.train_freq and self.train_freq % num_envs:
             raise RiskpathError(
                 f"train_freq and num_envs must divide one another, got {self.train_freq} and {num_envs}"
@@ -108,10 +108,10 @@ class Replay(Experience):
 
 
 class Rollout(Experience):
-    """The latest steps of every environment, in order; each is used in one call of `learn` only."""
+    """The latest steps of every environment, in order; each is used in one update only."""
 
     length: int = eqx.field(static=True)
-    """T, the steps of every environment between two calls of `learn`."""
+    """T, the steps of every environment between two updates."""
 
     @property
     def warm_up(self) -> int:
@@ -134,7 +134,7 @@ class Rollout(Experience):
         return make_replay_buffer(example, self.length, lanes * num_envs, sharding)
 
     def batch(self, store: ReplayBuffer, lanes: int, following: TimeStep, memory: Any, *, keys: Keys) -> Trajectory:
-        """Return all that is stored; an iteration has just filled the store, so its first row is the oldest."""
+        """Return the whole store; an iteration has just filled it, so its first row is the oldest."""
         one = lambda row: unpack(store.example, row)  # noqa: E731
         steps: Transition = jax.vmap(jax.vmap(one))(jax.lax.optimization_barrier(store.rows))
         shape = (self.length, lanes, store.rows.shape[1] // lanes)
@@ -143,12 +143,12 @@ class Rollout(Experience):
 
 
 class Logged(Experience):
-    """Steps of a data set: no environment is stepped, and all lanes draw from the one copy."""
+    """Steps of a data set, without an environment; all lanes draw from the same copy."""
 
     rows: int = eqx.field(static=True)
     """Number of steps."""
     samples: int = eqx.field(static=True)
-    """Samples for each call of `learn`."""
+    """Samples for each update."""
     window: int = eqx.field(static=True, default=0)
     """As in `Replay`."""
     n_steps: int = eqx.field(static=True, default=1)
@@ -160,7 +160,7 @@ class Logged(Experience):
         return 0
 
     def moves(self, num_envs: int) -> int:
-        """Return 0: data take no steps."""
+        """Return 0: no environment is stepped."""
         return 0
 
     def updates(self, num_envs: int) -> int:
@@ -168,12 +168,12 @@ class Logged(Experience):
         return 1
 
     def require_fit(self, num_envs: int) -> None:
-        """Refuse several environments: there is none."""
+        """Refuse more than one environment: a data set has none."""
         if num_envs != 1:
             raise RiskpathError(f"data have no environments to step: leave num_envs at 1, got {num_envs}")
 
     def init(self, example: Any, lanes: int, num_envs: int, sharding: Any = None) -> ReplayBuffer:
-        """Return a store without data, for its shapes."""
+        """Return a store with shapes but no data."""
         return make_replay_buffer(example, self.rows, 1)
 
     def batch(self, store: ReplayBuffer, lanes: int, following: TimeStep, memory: Any, *, keys: Keys) -> Any:

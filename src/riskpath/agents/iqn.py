@@ -2,7 +2,7 @@
 
     Z(s, a; τ) ← r + γ Z′(s′, a′; τ′),     a′ = argmax_a β[Z(s′, a)]     (T*_β, Eq. 11 of the paper)
 
-The baseline of per-step methods: it maximises neither the risk of the whole return nor any other fixed objective. The
+The baseline for per-step methods: it maximises neither β of the whole return nor any other fixed objective. The
 distortion acts where an action is chosen, never on the levels that train the critic. a′ comes from the online network,
 its value from the target network.
 """
@@ -13,7 +13,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Int
 
-from riskpath.agents.agent import ActorOutput, AgentState, Mode
+from riskpath.agents.agent import ActorOutput, AgentState, Mode, Updated
+from riskpath.agents.clock import Clock
 from riskpath.agents.learning import (
     as_segment,
     draw_levels,
@@ -40,7 +41,7 @@ class IQN(MemorylessAgent):
     """
 
     n_steps: int = eqx.field(static=True, default=3)
-    """Largest number of rewards in a target."""
+    """Largest number of rewards in a target (n-step returns)."""
 
     independent_heads: ClassVar = True
     several_steps: ClassVar = True
@@ -48,33 +49,33 @@ class IQN(MemorylessAgent):
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
         """Return a fresh critic."""
-        return new_state(MarkovCritic(self.network, spec, self.training.online_taus, key=key))
+        return new_state(self, MarkovCritic(self.network, spec, self.training.num_quantiles, key=key))
 
     def act(self, state: AgentState, memory: tuple[()], time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:
         """Return argmax_a β[Z(s, a)], or a random action."""
-        values = state.params.risk(time_step.observation, self.risk, self.training.act_taus)
-        return ActorOutput(explore_greedily(self, state, values, time_step, key=key, mode=mode))
+        values = state.params.risk(time_step.observation, self.risk, self.training.num_action_quantiles)
+        return ActorOutput(explore_greedily(self, values, time_step, key=key, mode=mode))
 
-    def learn(self, state: AgentState, batch: Transition | Segment, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
+    def update(self, state: AgentState, batch: Transition | Segment, clock: Clock, *, key: Key) -> Updated:
         """Take one gradient step on Z."""
         t, (scale, kappa) = self.training, scales(self.training, state)
         taus, target_taus = draw_levels(self, key=key)
 
         def best_after(step: Transition) -> Int[Array, "*H"]:
-            risks = state.params.risk(step.next_observation, self.risk, t.act_taus)
+            risks = state.params.risk(step.next_observation, self.risk, t.num_action_quantiles)
             return masked_argmax(risks, step.next_action_mask)
 
         def loss(critic: MarkovCritic, sample: Transition | Segment) -> Float[Array, ""]:
             segment, step = as_segment(sample), step_of(sample)
             best = jax.vmap(best_after)(segment.steps)
-            ahead = look_ahead(self, state, segment, best)
+            ahead = look_ahead(self, segment, best, clock)
             following = segment.steps.next_observation[ahead.last]
             future = state.target_params.of_action(following, target_taus, best[ahead.last])
             future = within_returns(self, state, segment, ahead, future)
             target = jax.lax.stop_gradient(scale * ahead.reward + ahead.factor * future)
             return quantile_huber(critic.of_action(step.observation, taus, step.action), taus, target, kappa)
 
-        return gradient_step(state, loss, t, batch)
+        return gradient_step(self, state, loss, batch, clock)
 
     def quantiles(
         self, state: AgentState, memory: tuple[()], time_step: TimeStep, taus: Float[Array, " N"]

@@ -1,16 +1,16 @@
-"""Building blocks for agents: gradient steps with Adam, target updates, quantile levels, epsilon-greedy actions."""
+"""Building blocks for agents: gradient steps, target updates, quantile levels, epsilon-greedy actions."""
 
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from riskpath.agents.abilities import Refreshes
-from riskpath.agents.agent import AgentState, Mode
-from riskpath.agents.config import ReplayTraining
+from riskpath.agents.agent import AgentState, Mode, Updated
+from riskpath.agents.clock import Clock
+from riskpath.agents.config import Training
 from riskpath.agents.episodes import Units
 from riskpath.agents.replay_agent import ReplayAgent
 from riskpath.nn.kernels import over_batch
@@ -20,56 +20,36 @@ from riskpath.nn.rescaling import rescale_critics
 from riskpath.types import Key, Segment, TimeStep, Transition, Window, power
 
 KAPPA = 0.01
-"""Default threshold of the quantile Huber loss, as a share of the standard deviation of returns."""
+"""Default threshold of the quantile Huber loss, as a fraction of the standard deviation of returns."""
 STEP = 2.0
-"""The unit of critics is left alone as long as it is right within this factor."""
+"""The unit of critics changes only when it is wrong by more than this factor."""
 MARGIN = 0.2
-"""A predicted whole return may leave the range of the returns seen by this many units."""
+"""By how many units a predicted whole return may leave the range of the returns seen."""
 SMALLEST_KAPPA = 1e-4
-"""It is at least this in the critics' units, because errors are divided by it."""
-_ADAM = optax.scale_by_adam(eps=1e-6)
+"""The smallest threshold in the critics' units, because errors are divided by it."""
 
 
-def new_state(params: Any, memory: Any = ()) -> AgentState:
+def new_state(agent: ReplayAgent, params: Any, memory: Any = ()) -> AgentState:
     """Return a state with a fresh optimiser; `memory` starts every episode."""
-    opt_state = _start_adam(eqx.filter(params, eqx.is_array))
-    return AgentState(params, params, opt_state, jnp.zeros((), jnp.int32), memory)
+    return AgentState(params, params, agent.training.optimiser().init(params), memory)
 
 
-_start_adam = jax.jit(_ADAM.init)
-"""One program for the zeros of all shapes."""
-
-
-def gradient_step(
-    state: AgentState, loss: Any, training: ReplayTraining, batch: Any
-) -> tuple[AgentState, dict[str, Array]]:
-    """Take one step of Adam on the mean over a batch of `loss(params, sample)`."""
+def gradient_step(agent: ReplayAgent, state: AgentState, loss: Any, batch: Any, clock: Clock) -> Updated:
+    """Take one gradient step on the mean over a batch of `loss(params, sample)`."""
     state = observe_batch(state, batch)
-    return descend(state, lambda params: mean_over(lambda sample: loss(params, sample), batch), training)
+    return descend(agent, state, lambda params: mean_over(lambda sample: loss(params, sample), batch), clock)
 
 
-def descend(state: AgentState, mean_loss: Any, training: ReplayTraining) -> tuple[AgentState, dict[str, Array]]:
-    """Take one step of Adam on `mean_loss(params)`."""
+def descend(agent: ReplayAgent, state: AgentState, mean_loss: Any, clock: Clock) -> Updated:
+    """Take one gradient step on `mean_loss(params)`."""
     value, gradient = eqx.filter_value_and_grad(mean_loss)(state.params)
-    rate = training.learning_rate * training.decay(state.gradient_steps)
-    params, opt_state = adam(_ADAM, state.params, gradient, state.opt_state, rate)
-    places = lambda s: (s.params, s.opt_state, s.gradient_steps)  # noqa: E731
-    return eqx.tree_at(places, state, (params, opt_state, state.gradient_steps + 1)), {"loss": value}
+    after = agent.training.optimiser().step(state.params, gradient, state.opt_state, clock)
+    return eqx.tree_at(lambda s: (s.params, s.opt_state), state, after), {"loss": value}
 
 
 def mean_over(loss: Any, *batch: Any) -> Float[Array, ""]:
-    """Return the mean of a loss of one sample over a batch."""
-    with over_batch():
-        return jnp.mean(jax.vmap(loss)(*batch))
-
-
-def adam(
-    optimiser: optax.GradientTransformation, params: Any, gradient: Any, opt_state: Any, rate: Float[Array, ""]
-) -> tuple[Any, Any]:
-    """Return parameters and optimiser state after one step of Adam."""
-    with jax.numpy_dtype_promotion("standard"):  # Optax raises floats to whole numbers
-        change, opt_state = optimiser.update(gradient, opt_state)
-    return eqx.apply_updates(params, jax.tree.map(lambda x: -rate * x, change)), opt_state
+    """Return the mean of a per-sample loss over a batch."""
+    return jnp.mean(over_batch(loss)(*batch))
 
 
 def observe_batch(state: AgentState, batch: Any) -> AgentState:
@@ -81,7 +61,7 @@ def observe_batch(state: AgentState, batch: Any) -> AgentState:
     return eqx.tree_at(places, state, updated)
 
 
-def scales(training: ReplayTraining, state: AgentState) -> tuple[Float[Array, ""], Float[Array, ""]]:
+def scales(training: Training, state: AgentState) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return the factor on rewards inside the critics, and kappa in the critics' units.
 
     Unless they are given, the factor is 1 / `Episodes.spread`, and kappa is 1% of the standard deviation of returns.
@@ -97,28 +77,28 @@ def scales(training: ReplayTraining, state: AgentState) -> tuple[Float[Array, ""
     return scale, jnp.asarray(kappa * scale)
 
 
-def update_target(agent: ReplayAgent, state: AgentState) -> AgentState:
+def update_target(agent: ReplayAgent, state: AgentState, clock: Clock) -> AgentState:
     """Move the target networks towards the parameters, target ← target + rate (params − target), then `refresh`."""
-    state, rate = follow_unit(agent, state), jnp.asarray(agent.target_update[1])
+    state, rate = follow_unit(agent, state, clock), jnp.asarray(agent.target_update[1])
     move = lambda target, new: jnp.where(rate >= 1.0, new, target + rate * (new - target))  # noqa: E731
     arrays, fixed = eqx.partition(state.target_params, eqx.is_inexact_array)
     moved = jax.tree.map(move, arrays, eqx.filter(state.params, eqx.is_inexact_array))
     state = eqx.tree_at(lambda s: s.target_params, state, eqx.combine(moved, fixed))
-    return agent.refresh(state) if isinstance(agent, Refreshes) else state
+    return agent.refresh(state, clock) if isinstance(agent, Refreshes) else state
 
 
-def follow_unit(agent: ReplayAgent, state: AgentState) -> AgentState:
+def follow_unit(agent: ReplayAgent, state: AgentState, clock: Clock) -> AgentState:
     """Return the state in the unit that follows from the episodes so far; predicted returns stay the same.
 
-    The last layer of the critics is multiplied (van Hasselt et al. 2016). If critics had to learn in the new unit, they
-    would lose the values of actions that are hardly explored any more. The unit is left alone where it is right within
-    a factor, and once learning rates have fallen.
+    The last layer of the critics is rescaled (van Hasselt et al. 2016). If critics had to relearn in the new unit, they
+    would lose the values of actions that are rarely explored by now. The unit does not change while it is right within
+    a factor, nor once the learning rates have decayed.
     """
     t, episodes = agent.training, state.episodes
     if episodes is None or t.reward_scale is not None:
         return state
     old, wanted = episodes.spread, episodes.wanted_unit
-    stays = (wanted <= 0) | t.settled(state.gradient_steps) | ((wanted < STEP * old) & (old < STEP * wanted))
+    stays = (wanted <= 0) | t.settled(clock.done) | ((wanted < STEP * old) & (old < STEP * wanted))
     new = jnp.where(stays, old, wanted)
     places = lambda s: (s.params, s.target_params, s.episodes.spread)  # noqa: E731
     rescaled = (rescale_critics(networks, old / new) for networks in places(state)[:2])
@@ -126,8 +106,8 @@ def follow_unit(agent: ReplayAgent, state: AgentState) -> AgentState:
 
 
 def draw_levels(agent: ReplayAgent, *, key: Key) -> tuple[Float[Array, " N"], Float[Array, " M"]]:
-    """Draw the quantile levels of prediction and target; a table uses the midpoints of its cells."""
-    online, target = agent.training.online_taus, agent.training.target_taus
+    """Draw the quantile levels of the prediction and of the target; a table uses the midpoints of its cells."""
+    online, target = agent.training.num_quantiles, agent.training.num_target_quantiles
     if agent.network.head == "table":
         return midpoints(online), midpoints(target)
     draws = jax.random.uniform(key, (online + target,))  # at once: every call for random numbers has its own cost
@@ -135,7 +115,7 @@ def draw_levels(agent: ReplayAgent, *, key: Key) -> tuple[Float[Array, " N"], Fl
 
 
 def masked_argmax(values: Float[Array, " A"], mask: Bool[Array, "*M"]) -> Int[Array, "*H"]:
-    """Return the best action among the available ones; a mask with a row for each head gives a number for each."""
+    """Return the best available action; with several heads the mask has a row, and the result an entry, for each."""
     return jnp.argmax(jnp.where(mask, values.reshape(mask.shape), -jnp.inf), axis=-1).astype(jnp.int32)
 
 
@@ -147,21 +127,20 @@ def epsilon_greedy(
     return masked_argmax(jnp.where(draws[0] < epsilon, draws[1:], values), mask)
 
 
-def epsilon_of(agent: ReplayAgent, state: AgentState, mode: Mode) -> Float[Array, ""]:
-    """Return the probability of a random action: 0 if greedy, 1 in the warm-up, in between as `training` says."""
-    planned = agent.training.epsilon_at(state.gradient_steps)
-    return jnp.where(mode.warms_up, 1.0, jnp.where(mode.explores, planned, 0.0))
-
-
 def explore_greedily(
-    agent: ReplayAgent, state: AgentState, values: Float[Array, " A"], time_step: TimeStep, *, key: Key, mode: Mode
+    agent: ReplayAgent, values: Float[Array, " A"], time_step: TimeStep, *, key: Key, mode: Mode
 ) -> Int[Array, "*H"]:
     """Return the best available action, or a random one with the probability that the mode asks for."""
-    return epsilon_greedy(values, time_step.action_mask, key=key, epsilon=epsilon_of(agent, state, mode))
+    return epsilon_greedy(values, time_step.action_mask, key=key, epsilon=epsilon_of(agent, mode))
+
+
+def epsilon_of(agent: ReplayAgent, mode: Mode) -> Float[Array, ""]:
+    """Return the probability of a random action: 0 if greedy, 1 in the warm-up, else by the schedule."""
+    return jnp.where(mode.warms_up, 1.0, jnp.where(mode.explores, agent.exploration.epsilon(mode.done), 0.0))
 
 
 def step_of(sample: Any) -> Transition:
-    """Return the transition that a sample is about: of a batch, with its leading axis."""
+    """Return the transition of a sample, or of a batch, with its leading axis."""
     if isinstance(sample, Window):
         return sample.transition
     if isinstance(sample, Segment):
@@ -178,28 +157,28 @@ def as_segment(sample: Transition | Segment) -> Segment:
 
 
 class Lookahead(eqx.Module):
-    """Where a target over several steps ends, and what was earned up to there."""
+    """Where a target over several steps ends, and the rewards up to there."""
 
     last: Int[Array, ""]
-    """The number of the last step that the target includes, from 0."""
+    """The index of the last step that the target includes, from 0."""
     reward: Float[Array, ""]
     """Σ_j γʲ r_{t+j} over the included steps."""
     factor: Float[Array, ""]
     """The discount of what follows; 0 where the episode ended."""
 
 
-def look_ahead(agent: ReplayAgent, state: AgentState, segment: Segment, best: Int[Array, "n *H"]) -> Lookahead:
+def look_ahead(agent: ReplayAgent, segment: Segment, best: Int[Array, "n *H"], clock: Clock) -> Lookahead:
     """Return how far a stored segment follows the best policy; `best` are the best actions after each of its steps.
 
-    A target goes on as long as the stored action is the best one (Watkins), so it has no bias by other actions. Long
-    targets carry news quickly through an episode, short ones have less noise: the largest number of steps falls to 1
+    A target continues while the stored action is the best one (Watkins), so other actions do not bias it. Long targets
+    propagate rewards quickly through an episode, short ones have less noise: the largest number of steps falls to 1
     with the learning rate.
     """
     steps, count, discount = segment.steps, len(segment.valid), agent.discount
     over = steps.terminated | steps.truncated
-    most = jnp.ceil(count * (1.0 - agent.training.progress(state.gradient_steps)))
+    most = jnp.ceil(count * (1.0 - agent.training.progress(clock.done)))
     same = (steps.action[1:] == best[:-1]).all(axis=tuple(range(1, best.ndim)))
-    goes_on = steps.time[1:] == steps.time[:-1] + 1  # a run on the host that goes on has left episodes unfinished
+    goes_on = steps.time[1:] == steps.time[:-1] + 1  # a resumed run on the host left episodes unfinished
     follows = ~over[:-1] & segment.valid[1:] & goes_on & same & (jnp.arange(1, count, dtype=jnp.float32) < most)
     included = jnp.concatenate([jnp.ones((1,), bool), jnp.cumprod(follows.astype(jnp.int32)).astype(bool)])
     last = jnp.sum(included.astype(jnp.int32)) - 1
@@ -213,7 +192,7 @@ def within_returns(
 ) -> Float[Array, " N"]:
     """Return predicted returns to go, clipped so that the whole return stays near the returns that were seen.
 
-    Without a discount nothing dampens the errors of a critic: they would add up over long episodes.
+    Without a discount nothing dampens a critic's errors, which would add up over long episodes.
     """
     if state.episodes is None:
         return future

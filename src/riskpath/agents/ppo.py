@@ -9,8 +9,8 @@ minibatches minimise
 
     L = − min(ρ A, clip(ρ, 1 − ε, 1 + ε) A) + c_V ½ (V(s) − R)² − c_H H[π(· | s)],     ρ = π(a | s) / π_old(a | s)
 
-with R = A + V_old, and A normalised in each minibatch. The critic counts in a unit that follows the discounted returns
-seen; when the unit changes, the last layer is multiplied, so that predictions stay the same.
+with R = A + V_old, and A normalised in each minibatch. The unit of the critic follows the discounted returns seen; when
+it changes, the last layer is rescaled, so that predictions stay the same.
 """
 
 from typing import Any, ClassVar
@@ -18,15 +18,22 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Float
 
-from riskpath.agents.agent import ActorOutput, AgentState, Mode
-from riskpath.agents.learning import adam
-from riskpath.agents.rollout_agent import RolloutAgent, generalised_advantages
+from riskpath.agents.agent import ActorOutput, AgentState, Mode, Updated
+from riskpath.agents.clock import Clock
+from riskpath.agents.rollout_agent import (
+    RolloutAgent,
+    Taken,
+    clipped_loss,
+    flattened,
+    generalised_advantages,
+    mean_loss,
+    normalised,
+    several_epochs,
+)
 from riskpath.errors import RiskpathError
 from riskpath.nn.network import Network
-from riskpath.nn.observation_encoder import update_statistics
 from riskpath.nn.policy_networks import FeatureNetwork, Policy
 from riskpath.risk.measures import Mean
 from riskpath.types import EnvSpec, Key, TimeStep, Trajectory
@@ -38,19 +45,6 @@ class Networks(eqx.Module):
     policy: Policy
     critic: FeatureNetwork
     """V(s), in units of `AgentState.episodes.spread`."""
-
-
-class Taken(eqx.Module):
-    """What is stored with every step."""
-
-    drawn: Shaped[Array, "*act"]
-    """The action as it was drawn: a continuous one is clipped to [−1, 1] only when it is taken."""
-    log_prob: Float[Array, ""]
-    """log π_old(a | s)."""
-    value: Float[Array, ""]
-    """V_old(s), in the units of the return."""
-    mask: Bool[Array, "*A"]
-    """Which actions were available."""
 
 
 class PPO(RolloutAgent):
@@ -74,8 +68,7 @@ class PPO(RolloutAgent):
         policy_key, critic_key = jax.random.split(key)
         policy = Policy(self.network, spec, self.training.log_std, key=policy_key)
         params = Networks(policy, FeatureNetwork(self.network, spec, 1, key=critic_key))
-        opt_state = self._optimiser().init(eqx.filter(params, eqx.is_inexact_array))
-        return AgentState(params, (), opt_state, jnp.zeros((), jnp.int32), ())
+        return AgentState(params, (), self.training.optimiser.init(params), ())
 
     def act(self, state: AgentState, memory: Any, time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:
         """Return an action drawn from π, or the likeliest one if greedy."""
@@ -85,77 +78,42 @@ class PPO(RolloutAgent):
         value = self.value(state, memory, time_step)
         return ActorOutput(action, (), Taken(drawn, policy.log_prob(drawn), value, time_step.action_mask))
 
-    def learn(self, state: AgentState, batch: Trajectory, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
+    def update(self, state: AgentState, batch: Trajectory, clock: Clock, *, key: Key) -> Updated:
         """Take several epochs of gradient steps on a rollout."""
-        t, steps, state = self.training, batch.steps, _follow_unit(state)
-        unit, rate = _unit(state), self.learning_rate(state)
+        t, steps, state = self.training, batch.steps, follow_size(state)
+        unit = unit_of(state)
         values = steps.extras.value / unit
         following = jax.vmap(jax.vmap(lambda s: state.params.critic(s)[0]))(steps.next_observation)
         delta = steps.reward / unit + self.discount * jnp.where(steps.terminated, 0.0, following) - values
         decay = jnp.where(steps.terminated | steps.truncated, 0.0, self.discount * t.gae_lambda)
         advantages = generalised_advantages(delta, decay)
-        count, stored = values.size, (steps, advantages, advantages + values)
-        flat, size = jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), stored), count // t.minibatches
-        arrays, fixed = eqx.partition(state.params, eqx.is_array)
-
-        def minibatch(carry: Any, chosen: Any) -> tuple[Any, Any]:
-            params, opt_state = eqx.combine(carry[0], fixed), carry[1]
-            part = jax.tree.map(lambda x: x[chosen], flat)
-            (_, metrics), gradient = eqx.filter_value_and_grad(self.loss, has_aux=True)(params, unit, *part)
-            params, opt_state = adam(self._optimiser(), params, gradient, opt_state, rate)
-            return (eqx.filter(params, eqx.is_array), opt_state), metrics
-
-        def epoch(carry: Any, key: Key) -> tuple[Any, Any]:
-            order = jax.random.permutation(key, count)[: size * t.minibatches]
-            return jax.lax.scan(minibatch, carry, order.reshape(t.minibatches, size))
-
-        (arrays, opt_state), metrics = jax.lax.scan(epoch, (arrays, state.opt_state), jax.random.split(key, t.epochs))
-        # Observations are normalised anew only now: the old probabilities hold for the old statistics.
-        params = update_statistics(eqx.combine(arrays, fixed), flat[0].observation)
-        after = (params, opt_state, state.gradient_steps + t.epochs * t.minibatches)
-        places = lambda s: (s.params, s.opt_state, s.gradient_steps)  # noqa: E731
-        return eqx.tree_at(places, state, after), jax.tree.map(jnp.mean, metrics)
+        samples, weight = flattened((steps, advantages, advantages + values)), t.entropy(clock)
+        loss = lambda params, *part: self.loss(params, unit, weight, *part)  # noqa: E731
+        return several_epochs(self, state, loss, samples, clock, key=key)
 
     def loss(
-        self, params: Networks, unit: Float[Array, ""], steps: Any, advantages: Float[Array, " B"], returns: Array
+        self, params: Networks, unit: Array, entropy_weight: Any, steps: Any, advantages: Array, returns: Array
     ) -> tuple[Float[Array, ""], dict[str, Array]]:
-        """Return L of a minibatch, and what to watch."""
-        t = self.training
-        advantages = (advantages - jnp.mean(advantages)) / (jnp.std(advantages) + 1e-8)
+        """Return L of a minibatch, and metrics."""
 
         def one(step: Any, advantage: Float[Array, ""], target: Float[Array, ""]) -> tuple[Array, Array, Array]:
-            taken = step.extras
-            policy, value = params.policy(step.observation, taken.mask), params.critic(step.observation)[0]
-            log_ratio = policy.log_prob(taken.drawn) - taken.log_prob
-            ratio = jnp.exp(log_ratio)
-            clipped = jnp.clip(ratio, 1.0 - t.clip_range, 1.0 + t.clip_range)
-            surrogate = jnp.minimum(ratio * advantage, clipped * advantage)
-            error = (value - target) ** 2
-            if t.clip_range_value is not None:
-                old = taken.value / unit
-                near = old + jnp.clip(value - old, -t.clip_range_value, t.clip_range_value)
-                error = jnp.maximum(error, (near - target) ** 2)
-            entropy = policy.entropy()
-            loss = -surrogate + t.value_weight * 0.5 * error - t.entropy_weight * entropy
-            return loss, entropy, ratio - 1.0 - log_ratio
+            policy = params.policy(step.observation, step.extras.mask)
+            value = params.critic(step.observation)[0]
+            return clipped_loss(self.training, policy, value, step.extras, advantage, target, unit, entropy_weight)
 
-        loss, entropy, divergence = (jnp.mean(x) for x in jax.vmap(one)(steps, advantages, returns))
-        return loss, {"loss": loss, "entropy": entropy, "kl": divergence}
+        return mean_loss(one, steps, normalised(advantages), returns)
 
     def value(self, state: AgentState, memory: Any, time_step: TimeStep) -> Float[Array, ""]:
         """Return V(s)."""
-        return _unit(state) * state.params.critic(time_step.observation)[0]
-
-    def _optimiser(self) -> optax.GradientTransformation:
-        clip = optax.clip_by_global_norm(self.training.max_grad_norm)
-        return optax.chain(clip, optax.scale_by_adam(eps=1e-5))
+        return unit_of(state) * state.params.critic(time_step.observation)[0]
 
 
-def _unit(state: AgentState) -> Float[Array, ""]:
+def unit_of(state: AgentState) -> Float[Array, ""]:
+    """Return the unit of the critic."""
     return jnp.ones(()) if state.episodes is None else state.episodes.spread
 
 
-def _follow_unit(state: AgentState) -> AgentState:
+def follow_size(state: AgentState) -> AgentState:
     """Return the state in the unit of the discounted returns seen; what the critic predicts stays the same."""
     if state.episodes is None:
         return state

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from riskpath.agents.agent import ActorOutput, AgentState, Mode
+from riskpath.agents.agent import ActorOutput, AgentState, Mode, Updated
+from riskpath.agents.clock import Clock
 from riskpath.agents.learning import explore_greedily, gradient_step, masked_argmax, new_state, scales
 from riskpath.agents.replay_agent import MemorylessAgent
 from riskpath.nn.atom_critic import AtomCritic
@@ -20,22 +21,22 @@ from riskpath.types import EnvSpec, Key, TimeStep, Transition
 
 
 class QRDQN(MemorylessAgent):
-    """Quantile regression DQN for discrete actions; `training.online_taus` is the number of quantiles."""
+    """Quantile regression DQN for discrete actions; `training.num_quantiles` is the number of quantiles."""
 
     whole_return: ClassVar = False
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
         """Return a fresh critic."""
-        return new_state(AtomCritic(self.network, spec, self.training.online_taus, in_units=True, key=key))
+        return new_state(self, AtomCritic(self.network, spec, self.training.num_quantiles, in_units=True, key=key))
 
     def act(self, state: AgentState, memory: tuple[()], time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:
         """Return argmax_a β[θ(s, a)], or a random action."""
         values = self._risk(state.params(time_step.observation))
-        return ActorOutput(explore_greedily(self, state, values, time_step, key=key, mode=mode))
+        return ActorOutput(explore_greedily(self, values, time_step, key=key, mode=mode))
 
-    def learn(self, state: AgentState, batch: Transition, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
+    def update(self, state: AgentState, batch: Transition, clock: Clock, *, key: Key) -> Updated:
         """Take one gradient step on θ."""
-        (scale, kappa), levels = scales(self.training, state), midpoints(self.training.online_taus)
+        (scale, kappa), levels = scales(self.training, state), midpoints(self.training.num_quantiles)
 
         def loss(critic: AtomCritic, step: Transition) -> Float[Array, ""]:
             best = masked_argmax(self._risk(state.params(step.next_observation)), step.next_action_mask)
@@ -44,7 +45,7 @@ class QRDQN(MemorylessAgent):
             predicted = critic.of_action(step.observation, step.action)
             return quantile_huber(predicted, levels, jax.lax.stop_gradient(target), kappa)
 
-        return gradient_step(state, loss, self.training, batch)
+        return gradient_step(self, state, loss, batch, clock)
 
     def quantiles(
         self, state: AgentState, memory: tuple[()], time_step: TimeStep, taus: Float[Array, " N"]

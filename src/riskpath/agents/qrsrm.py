@@ -1,7 +1,7 @@
-"""QR-SRM (Moghimi & Ku, 2025): maximises a utility of the whole return that follows from the critic's own root.
+"""QR-SRM (Moghimi & Ku, 2025): maximises a utility of the whole return, derived from the critic's own prediction.
 
-A risk-averse distortion measure is the best of many expected utilities, β[R] = max_u E[u(R)]. The best u is concave and
-has slope h′(F(z)): h is the distortion, F the distribution function of R. With K levels of equal weight
+A risk-averse distortion measure is the largest of many expected utilities, β[R] = max_u E[u(R)]. The best u is concave
+and has slope h′(F(z)): h is the distortion, F the distribution function of R. With K levels of equal weight
 
     u(z) = Σ_k Δ_k (t_k b_k + min(z − b_k, 0)),     t_k = h⁻¹(k/K),     b_k = F⁻¹(t_k)     (Δ_k z if t_k = 1)
     Δ_k = φ_k − φ_{k+1},     φ_k = 1 / (K (t_k − t_{k−1})),     φ_{K+1} = 0
@@ -21,7 +21,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Shaped
 
 from riskpath.agents.abilities import Refreshes
-from riskpath.agents.agent import ActorOutput, AgentState, Mode
+from riskpath.agents.agent import ActorOutput, AgentState, Mode, Updated
+from riskpath.agents.clock import Clock
 from riskpath.agents.learning import draw_levels, explore_greedily, gradient_step, masked_argmax, new_state, scales
 from riskpath.agents.replay_agent import MemorylessAgent
 from riskpath.errors import RiskpathError
@@ -34,7 +35,7 @@ from riskpath.types import EnvSpec, Key, TimeStep, Transition, power
 from riskpath.validation import require_counts
 
 NEXT_TO = 1e-6
-"""Levels closer than this count as this far apart, and a level this close to 1 as 1."""
+"""The smallest distance between levels; a level closer than this to 1 counts as 1."""
 
 
 class UtilityMemory(eqx.Module):
@@ -53,7 +54,7 @@ class QRSRM(MemorylessAgent, Refreshes):
     """β; must be averse or neutral: the mean, CVaR, Wang and POW at negative levels, and mixtures of them."""
     network: Network = Network(hidden=(64, 64))
     pieces: int = eqx.field(static=True, default=32)
-    """K, the number of linear pieces of the utility; of CVaR only one differs from the next."""
+    """K, the number of linear pieces of the utility; CVaR needs only one."""
     utility_interval: int = eqx.field(static=True, default=1)
     """Target updates between two estimates of the utility."""
 
@@ -67,7 +68,7 @@ class QRSRM(MemorylessAgent, Refreshes):
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
         """Return a fresh critic and a linear utility."""
         memory = UtilityMemory(jnp.zeros(()), jnp.full((self.pieces,), jnp.inf, jnp.float32))
-        return new_state(AugmentedCritic(self.network, spec, key=key), memory)
+        return new_state(self, AugmentedCritic(self.network, spec, key=key), memory)
 
     def act(
         self, state: AgentState, memory: UtilityMemory, time_step: TimeStep, *, key: Key, mode: Mode
@@ -76,10 +77,10 @@ class QRSRM(MemorylessAgent, Refreshes):
         (scale, _), s, c = scales(self.training, state), *self._stock(memory, time_step)
         features = state.params.features(time_step.observation, scale * s, c)
         values = self._values(state.params, features, scale * s, c, scale * memory.knots)
-        action = explore_greedily(self, state, values, time_step, key=key, mode=mode)
+        action = explore_greedily(self, values, time_step, key=key, mode=mode)
         return ActorOutput(action, UtilityMemory(s, memory.knots))
 
-    def learn(self, state: AgentState, batch: Transition, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
+    def update(self, state: AgentState, batch: Transition, clock: Clock, *, key: Key) -> Updated:
         """Take one gradient step on Z."""
         scale, kappa = scales(self.training, state)
         taus, target_taus = draw_levels(self, key=key)
@@ -95,7 +96,7 @@ class QRSRM(MemorylessAgent, Refreshes):
             predicted = critic.of_action(now, taus, step.action)
             return quantile_huber(predicted, taus, jax.lax.stop_gradient(target), kappa)
 
-        return gradient_step(state, loss, self.training, batch)
+        return gradient_step(self, state, loss, batch, clock)
 
     def quantiles(
         self, state: AgentState, memory: UtilityMemory, time_step: TimeStep, taus: Float[Array, " N"]
@@ -104,22 +105,22 @@ class QRSRM(MemorylessAgent, Refreshes):
         (scale, _), s, c = scales(self.training, state), *self._stock(memory, time_step)
         return s + c * state.params.quantiles(state.params.features(time_step.observation, scale * s, c), taus) / scale
 
-    def refresh(self, state: AgentState) -> AgentState:
-        """Return the state with the utility of the return that the critic now predicts, if it is time for one."""
+    def refresh(self, state: AgentState, clock: Clock) -> AgentState:
+        """Return the state with a new utility from the critic's prediction at the start, if an estimate is due."""
         if state.episodes is None:
             return state
-        episodes, count = state.episodes, self.training.act_taus
+        episodes, count = state.episodes, self.training.num_action_quantiles
 
         def law(start: Shaped[Array, "*obs"], mask: Bool[Array, " A"], taus: Float[Array, " K"]) -> Float[Array, " K"]:
             features = state.params.features(start, jnp.zeros(()), jnp.ones(()))
             values = jnp.mean(state.params.quantiles(features, self.risk.distort(midpoints(count))), axis=0)
             return state.params.of_action(features, taus, masked_argmax(values, mask))
 
-        # Every start has levels of its own: where all starts are equal, they are the levels of one fine law.
+        # Every start has its own levels: where all starts are equal, they are the levels of one fine distribution.
         taus = midpoints(count * len(episodes.first_observation)).reshape(count, -1).T
         atoms = jax.vmap(law)(episodes.first_observation, episodes.first_action_mask, taus)
         knots = utility_knots(self.risk, atoms.ravel(), self.pieces) / scales(self.training, state)[0]
-        due = (state.gradient_steps // self.training.target_update_interval) % self.utility_interval == 0
+        due = (clock.updates // self.training.target_update_interval) % self.utility_interval == 0
         return eqx.tree_at(lambda s: s.initial_memory.knots, state, jnp.where(due, knots, state.initial_memory.knots))
 
     def _stock(self, memory: UtilityMemory, time_step: TimeStep) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -131,7 +132,7 @@ class QRSRM(MemorylessAgent, Refreshes):
         self, critic: AugmentedCritic, features: Float[Array, " H"], s: Array, c: Array, knots: Float[Array, " K"]
     ) -> Float[Array, " A"]:
         """Return E[u(s + c Z)] for every action."""
-        z = s + c * critic.quantiles(features, midpoints(self.training.act_taus))
+        z = s + c * critic.quantiles(features, midpoints(self.training.num_action_quantiles))
         return expected_utility(self.risk, knots, z)
 
 
@@ -141,7 +142,7 @@ def utility_levels(risk: DistortionMeasure, count: int) -> Float[Array, " K"]:
 
 
 def utility_knots(risk: DistortionMeasure, atoms: Float[Array, " n"], count: int) -> Float[Array, " K"]:
-    """Return b_k of a law of equally likely atoms; ∞ where t_k = 1."""
+    """Return b_k of a distribution of equally likely atoms; ∞ where t_k = 1."""
     levels = utility_levels(risk, count)
     return jnp.where(levels < 1.0 - NEXT_TO, sample_quantiles(atoms, levels), jnp.inf)
 

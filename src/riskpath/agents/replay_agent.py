@@ -1,4 +1,4 @@
-"""Agents that learn from replayed steps: what they have in common, and the histories that some of them remember."""
+"""What agents with a replay buffer share, and the histories that some of them remember."""
 
 import abc
 from typing import Any, ClassVar
@@ -9,8 +9,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 
 from riskpath.agents.abilities import Quantiles, TargetNetworks
 from riskpath.agents.agent import Agent, AgentState
-from riskpath.agents.config import ReplayTraining, Training
-from riskpath.agents.experience import Replay
+from riskpath.agents.config import EpsilonGreedy, Training
 from riskpath.errors import RiskpathError
 from riskpath.nn.losses import midpoints
 from riskpath.types import EnvSpec, TimeStep
@@ -20,12 +19,14 @@ from riskpath.validation import require_counts
 class ReplayAgent(Agent, TargetNetworks):
     """An agent that learns from replayed steps and has target networks."""
 
-    training: ReplayTraining = Training()  # pyright: ignore[reportIncompatibleVariableOverride]
+    training: Training = Training()  # pyright: ignore[reportIncompatibleVariableOverride]
     """Training hyperparameters."""
+    exploration: EpsilonGreedy = EpsilonGreedy()
+    """How training episodes explore."""
     n_steps: int = eqx.field(static=True, default=1)
-    """Largest number of rewards in a target; it falls to 1 with the learning rate. A target ends earlier where the
-    stored action is not the best one, so that it stays a target for the best policy. More than 1 needs IQN or Adaptive
-    without a history."""
+    """Largest number of rewards in a target (n-step returns); it falls to 1 with the learning rate. A target ends
+    earlier where the stored action is not the best one, so it remains a target for the best policy. More than 1 needs
+    IQN or Adaptive without a history."""
 
     several_steps: ClassVar[bool] = False
     """Whether the agent learns from `Segment`s of several steps."""
@@ -37,13 +38,7 @@ class ReplayAgent(Agent, TargetNetworks):
 
     @abc.abstractmethod
     def window(self, spec: EnvSpec) -> int:
-        """Return how many observations of history a sample needs; 0 for none."""
-
-    def experience(self, spec: EnvSpec) -> Replay:
-        """Return a replay buffer with the sizes of `training`."""
-        t = self.training
-        sizes = (t.buffer_size, t.samples_per_learn, t.train_freq, t.learning_starts)
-        return Replay(*sizes, self.window(spec), self.n_steps)
+        """Return the number of observations in the history of a sample; 0 for no history."""
 
     @property
     def target_update(self) -> tuple[int, float | Array]:
@@ -56,7 +51,7 @@ class QuantileAgent(ReplayAgent, Quantiles):
 
     def estimate(self, state: AgentState, memory: Any, time_step: TimeStep) -> Float[Array, " A"]:
         """Return β of the predicted return for each action, ∫₀¹ Z(·; h⁻¹(τ)) dτ."""
-        levels = self.risk.distort(midpoints(self.training.act_taus))
+        levels = self.risk.distort(midpoints(self.training.num_action_quantiles))
         return jnp.mean(self.quantiles(state, memory, time_step, levels), axis=0)
 
     def value(self, state: AgentState, memory: Any, time_step: TimeStep) -> Float[Array, ""]:

@@ -1,8 +1,8 @@
 """The replay buffer: one ring over [time, column], where a column is one environment of one lane.
 
 A row holds the transitions of all columns at one moment, packed into float32 (state numbers and flags are whole numbers
-below 2²⁴, so nothing is lost). Lanes are only more columns, so the buffer is written by one slice update outside of any
-`vmap` and is never copied. Windows are gathered by index when they are sampled; none is stored.
+below 2²⁴, so nothing is lost). More lanes are more columns, so one slice update outside of any `vmap` writes the buffer
+without a copy. Windows are gathered by index when they are sampled; none is stored.
 """
 
 import math
@@ -17,7 +17,7 @@ from riskpath.types import Key, Keys, Segment, Transition, Window
 
 
 class ReplayBuffer(eqx.Module):
-    """The rows and how many were added."""
+    """The rows and the number of rows ever added."""
 
     rows: Float[Array, "T K D"]
     """K columns: lane 0's environments, lane 1's, …"""
@@ -49,7 +49,7 @@ def pack_rows(transitions: Any) -> Float[Array, "K D"]:
 
 
 def _cells(leaf: jax.ShapeDtypeStruct) -> int:
-    """Return how many numbers of a row a leaf takes; four bytes go into one number."""
+    """Return the number of entries that a leaf takes in a row; four bytes share one entry."""
     size = math.prod(leaf.shape)
     return -(-size // 4) if leaf.dtype == jnp.uint8 else size
 

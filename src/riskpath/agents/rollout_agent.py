@@ -1,17 +1,19 @@
-"""Agents that learn from their own latest steps, in order: what they have in common."""
+"""What the on-policy agents share: they learn from their own latest steps, in order."""
 
-from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Shaped
 
-from riskpath.agents.agent import Agent, AgentState
+from riskpath.agents.agent import Agent, AgentState, Updated
+from riskpath.agents.clock import Clock
 from riskpath.agents.config import BaseTraining
 from riskpath.agents.experience import Rollout
-from riskpath.types import EnvSpec
+from riskpath.agents.optimiser import Adam
+from riskpath.nn.observation_encoder import update_statistics
+from riskpath.types import EnvSpec, Key, Transition
 from riskpath.validation import (
     fields,
     given,
@@ -27,26 +29,28 @@ class RolloutTraining(BaseTraining):
 
     learning_rate: float | Array = 1e-3
     """Learning rate of Adam."""
-    learning_rate_decay: float | Array = 0.02
-    """Share of the learning rate that is left in the end; it falls linearly."""
-    planned_steps: float | Array | None = None
-    """Environment steps over which the learning rate falls; None for the whole training."""
+    final_learning_rate: float | Array = 2e-5
+    """Learning rate at the end; the decay is linear."""
     length: int = eqx.field(static=True, default=128)
-    """T, the steps of every environment between two calls of `learn`."""
+    """T, the steps of every environment between two updates."""
     epochs: int = eqx.field(static=True, default=8)
     """How often each step is used."""
     minibatches: int = eqx.field(static=True, default=4)
-    """Gradient steps of an epoch, each on its own part of the steps."""
+    """Gradient steps per epoch, each on its own part of the steps."""
     gae_lambda: float | Array = 0.95
     """λ of generalised advantage estimation: 0 trusts the critic, 1 the rewards."""
     clip_range: float | Array = 0.2
-    """ε, how far the probability of an action may move from its old one before the gradient stops."""
+    """ε, the relative change of an action's probability beyond which the gradient stops."""
     clip_range_value: float | Array | None = None
-    """How far a value may move from its old one, in units of the critic; None for no limit."""
+    """The largest change of a value in one update, in units of the critic; None for no limit."""
     entropy_weight: float | Array = 0.005
-    """Weight of the entropy of the policy."""
+    """Weight of the entropy of the policy at the start."""
+    final_entropy_weight: float | Array | None = None
+    """Weight of the entropy at the end of training; it changes linearly. None keeps it constant."""
     value_weight: float | Array = 0.5
     """Weight of the squared error of the critic."""
+    value_huber: float | Array | None = None
+    """Threshold of the critic's Huber loss, in units of the critic; None for a squared loss."""
     max_grad_norm: float | Array = 0.5
     """Gradients are clipped to this norm."""
     log_std: float | Array = -0.5
@@ -55,13 +59,26 @@ class RolloutTraining(BaseTraining):
     def __check_init__(self):
         require_counts(**fields(self, "length", "epochs", "minibatches"))
         positive = fields(self, "clip_range", "max_grad_norm")
-        require_positive(**positive, **given(clip_range_value=self.clip_range_value, planned_steps=self.planned_steps))
-        require_no_less_than_zero(**fields(self, "learning_rate", "entropy_weight", "value_weight"))
-        require_share(**fields(self, "gae_lambda", "learning_rate_decay"))
+        require_positive(**positive, **given(**fields(self, "clip_range_value", "value_huber")))
+        require_no_less_than_zero(
+            **fields(self, "learning_rate", "final_learning_rate", "entropy_weight", "value_weight")
+        )
+        require_no_less_than_zero(**given(final_entropy_weight=self.final_entropy_weight))
+        require_share(gae_lambda=self.gae_lambda)
 
-    def for_steps(self, steps: int) -> "RolloutTraining":
-        """Return the same with a schedule as long as the training, where none is given."""
-        return self if self.planned_steps is not None else replace(self, planned_steps=float(steps))
+    def experience(self, agent: Any, spec: EnvSpec) -> Rollout:
+        """Return rollouts."""
+        return Rollout(self.length)
+
+    @property
+    def optimiser(self) -> Adam:
+        """Return the optimiser."""
+        return Adam(self.learning_rate, self.final_learning_rate, max_grad_norm=self.max_grad_norm, eps=1e-5)
+
+    def entropy(self, clock: Clock) -> Float[Array, ""]:
+        """Return the weight of the entropy at this point of the training."""
+        first, last = self.entropy_weight, self.final_entropy_weight
+        return jnp.asarray(first if last is None else first + clock.done * (last - first))
 
 
 class RolloutAgent(Agent):
@@ -70,17 +87,112 @@ class RolloutAgent(Agent):
     training: RolloutTraining = RolloutTraining()  # pyright: ignore[reportIncompatibleVariableOverride]
     """Training hyperparameters."""
 
-    def experience(self, spec: EnvSpec) -> Rollout:
-        """Return rollouts of the length of `training`."""
-        return Rollout(self.training.length)
 
-    def learning_rate(self, state: AgentState) -> Float[Array, ""]:
-        """Return the learning rate after the share of the training that is done."""
-        t, episodes = self.training, state.episodes
-        if episodes is None or t.planned_steps is None:
-            return jnp.asarray(t.learning_rate)
-        share = jnp.clip(episodes.steps * len(episodes.recent) / t.planned_steps, 0.0, 1.0)
-        return t.learning_rate * (1.0 + share * (t.learning_rate_decay - 1.0))
+class Taken(eqx.Module):
+    """The extras that are stored with every step."""
+
+    drawn: Shaped[Array, "*act"]
+    """The drawn action: a continuous one is clipped to [−1, 1] only when it is taken."""
+    log_prob: Float[Array, ""]
+    """log π_old(a | s)."""
+    value: Float[Array, ""]
+    """V_old(s), in the units of the return."""
+    mask: Bool[Array, "*A"]
+    """Which actions were available."""
+
+
+def several_epochs(
+    agent: RolloutAgent, state: AgentState, loss: Any, samples: Any, clock: Clock, *, key: Key
+) -> Updated:
+    """Return the state and metrics after epochs of gradient steps on `loss(params, *samples)`."""
+    t, count = agent.training, len(jax.tree.leaves(samples)[0])
+    size = count // t.minibatches
+    arrays, fixed = eqx.partition(state.params, eqx.is_array)
+
+    def minibatch(carry: Any, chosen: Any) -> tuple[Any, Any]:
+        params, opt_state = eqx.combine(carry[0], fixed), carry[1]
+        part = jax.tree.map(lambda x: x[chosen], samples)
+        (_, metrics), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(params, *part)
+        params, opt_state = t.optimiser.step(params, gradient, opt_state, clock)
+        return (eqx.filter(params, eqx.is_array), opt_state), metrics
+
+    def epoch(carry: Any, key: Key) -> tuple[Any, Any]:
+        order = jax.random.permutation(key, count)[: size * t.minibatches]
+        return jax.lax.scan(minibatch, carry, order.reshape(t.minibatches, size))
+
+    (arrays, opt_state), metrics = jax.lax.scan(epoch, (arrays, state.opt_state), jax.random.split(key, t.epochs))
+    # The statistics of observations are updated only now: the old probabilities belong to the old statistics.
+    params = update_statistics(eqx.combine(arrays, fixed), samples[0].observation)
+    after = eqx.tree_at(lambda s: (s.params, s.opt_state), state, (params, opt_state))
+    return after, jax.tree.map(jnp.mean, metrics)
+
+
+def mean_loss(one: Any, *samples: Any) -> tuple[Float[Array, ""], dict[str, Array]]:
+    """Return the mean of `clipped_loss` over a minibatch, and metrics."""
+    loss, entropy, divergence = (jnp.mean(x) for x in jax.vmap(one)(*samples))
+    return loss, {"loss": loss, "entropy": entropy, "kl": divergence}
+
+
+def clipped_loss(
+    training: RolloutTraining,
+    policy: Any,
+    value: Float[Array, ""],
+    taken: Taken,
+    advantage: Float[Array, ""],
+    target: Float[Array, ""],
+    unit: Float[Array, ""],
+    entropy_weight: Any,
+) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+    """Return PPO's loss of one step, the entropy, and the KL divergence from the old policy (Schulman's estimate)."""
+    t, log_ratio = training, policy.log_prob(taken.drawn) - taken.log_prob
+    ratio = jnp.exp(log_ratio)
+    clipped = jnp.clip(ratio, 1.0 - t.clip_range, 1.0 + t.clip_range)
+    surrogate = jnp.minimum(ratio * advantage, clipped * advantage)
+    error = _squared(t, value - target)
+    if t.clip_range_value is not None:
+        old = taken.value / unit
+        near = old + jnp.clip(value - old, -t.clip_range_value, t.clip_range_value)
+        error = jnp.maximum(error, _squared(t, near - target))
+    entropy = policy.entropy()
+    loss = -surrogate + t.value_weight * 0.5 * error - entropy_weight * entropy
+    return loss, entropy, ratio - 1.0 - log_ratio
+
+
+def _squared(training: RolloutTraining, error: Float[Array, ""]) -> Float[Array, ""]:
+    """Return the squared error of the critic; beyond `value_huber` it is linear."""
+    if training.value_huber is None:
+        return error**2
+    near = jnp.clip(error, -training.value_huber, training.value_huber)
+    return near * (2.0 * error - near)
+
+
+def normalised(advantages: Float[Array, " B"]) -> Float[Array, " B"]:
+    """Return advantages with mean 0 and standard deviation 1."""
+    return (advantages - jnp.mean(advantages)) / (jnp.std(advantages) + 1e-8)
+
+
+def flattened(stored: Any) -> Any:
+    """Return arrays [T, E, …] as [T·E, …]."""
+    return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), stored)
+
+
+def final_returns(steps: Transition) -> tuple[Float[Array, "T E"], Bool[Array, "T E"]]:
+    """Return the whole return of the episode of every step, and whether it ended within the rollout."""
+
+    def back(later: Any, step: Transition) -> tuple[Any, Any]:
+        ended = step.terminated | step.truncated
+        now = jnp.where(ended, step.return_so_far, later[0]), ended | later[1]
+        return now, now
+
+    nothing = jnp.zeros_like(steps.reward[0]), jnp.zeros_like(steps.terminated[0])
+    return jax.lax.scan(back, nothing, steps, reverse=True)[1]
+
+
+def value_at_risk(returns: Float[Array, "T E"], ended: Bool[Array, "T E"], level: Any) -> Float[Array, ""]:
+    """Return the quantile of the returns where `ended`, at a level; infinite where there is none."""
+    ordered, count = jnp.sort(jnp.where(ended, returns, jnp.inf).ravel()), jnp.sum(ended)
+    place = jnp.floor(level * count.astype(jnp.float32)).astype(jnp.int32)
+    return ordered[jnp.clip(place, 0, jnp.maximum(count - 1, 0))]
 
 
 def generalised_advantages(delta: Float[Array, "T E"], decay: Float[Array, "T E"]) -> Float[Array, "T E"]:

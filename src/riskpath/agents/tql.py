@@ -21,7 +21,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
-from riskpath.agents.agent import ActorOutput, AgentState, Mode
+from riskpath.agents.agent import ActorOutput, AgentState, Mode, Updated
+from riskpath.agents.clock import Clock
 from riskpath.agents.learning import draw_levels, explore_greedily, gradient_step, masked_argmax, new_state, scales
 from riskpath.agents.replay_agent import HistoryAgent, HistoryMemory
 from riskpath.errors import RiskpathError
@@ -48,7 +49,7 @@ class TQL(HistoryAgent):
     critic: Form = eqx.field(static=True, default="joint")
     """Form of the critics: the paper's, or one of the two that avoid its bias."""
     convolved_taus: int = eqx.field(static=True, default=16)
-    """"convolved": number of quantiles of past and future that are added up, in all pairs."""
+    """"convolved": number of quantiles of past and future, which are added in all pairs."""
 
     for_deterministic_transitions: ClassVar = True
     independent_heads: ClassVar = True
@@ -63,10 +64,10 @@ class TQL(HistoryAgent):
         if spec.action_heads and self.critic == "convolved":
             raise RiskpathError("the convolved form of TQL has no heads for several choices: use critic='trajectory'")
         history_key, markov_key = jax.random.split(key)
-        outputs, levels = 1 if self.critic == "convolved" else spec.num_actions, self.training.online_taus
+        outputs, levels = 1 if self.critic == "convolved" else spec.num_actions, self.training.num_quantiles
         history = HistoryCritic(self.network, spec, self.window(spec), levels, outputs, key=history_key)
         markov = None if self.critic == "trajectory" else MarkovCritic(self.network, spec, levels, key=markov_key)
-        return new_state(Critics(history, markov), memory=self.empty_history(spec))
+        return new_state(self, Critics(history, markov), memory=self.empty_history(spec))
 
     def act(
         self, state: AgentState, memory: HistoryMemory, time_step: TimeStep, *, key: Key, mode: Mode
@@ -74,11 +75,11 @@ class TQL(HistoryAgent):
         """Return argmax_a β[Z(h, a)], or a random action."""
         memory = memory.extend(time_step)
         values = self._risk(state.params, self._encode(state, memory), time_step.observation, time_step.time)
-        return ActorOutput(explore_greedily(self, state, values, time_step, key=key, mode=mode), memory)
+        return ActorOutput(explore_greedily(self, values, time_step, key=key, mode=mode), memory)
 
-    def learn(self, state: AgentState, batch: Window, *, key: Key) -> tuple[AgentState, dict[str, Array]]:
+    def update(self, state: AgentState, batch: Window, clock: Clock, *, key: Key) -> Updated:
         """Take one gradient step on all critics."""
-        t, (scale, kappa) = self.training, scales(self.training, state)
+        scale, kappa = scales(self.training, state)
         taus, target_taus = draw_levels(self, key=key)
 
         def fit(predicted: Float[Array, " N"], target: Float[Array, " M"]) -> Float[Array, ""]:
@@ -111,7 +112,7 @@ class TQL(HistoryAgent):
             whole = past + power(self.discount, step.time + 1) * future
             return markov + fit(critics.history.of_action(now, taus, step.action), whole)
 
-        return gradient_step(state, loss, t, batch)
+        return gradient_step(self, state, loss, batch, clock)
 
     def quantiles(
         self, state: AgentState, memory: HistoryMemory, time_step: TimeStep, taus: Float[Array, " N"]
@@ -127,18 +128,18 @@ class TQL(HistoryAgent):
         return whole / scales(self.training, state)[0]
 
     def _encode(self, state: AgentState, memory: HistoryMemory) -> Shaped[Array, "*H"]:
-        """Return the features of h, encoded anew at every step: those from before an update would be stale."""
+        """Return the features of h, encoded again at every step: features from before an update would be stale."""
         return state.params.history.last(memory.observation, memory.prev_action, memory.valid)
 
     def _risk(
         self, critics: Critics, features: Shaped[Array, "*H"], observation: Shaped[Array, "*obs"], time: Int[Array, ""]
     ) -> Float[Array, " A"]:
         """Return β[Z(h, ·)] from the features of h, its last observation and its time."""
-        head, count = critics.history.head, self.training.act_taus
+        head, count = critics.history.head, self.training.num_action_quantiles
         if self.critic != "convolved" or critics.markov is None:
             return head.mean(features, self.risk.distort(midpoints(count)))
         whole = jax.vmap(self.risk.value, in_axes=1)(self._sums(critics, features, observation, time))
-        # At the start there is no past: take β of the future alone, at all levels instead of a coarse few.
+        # At the start there is no past: take β of the future alone, at all levels instead of a few.
         return jnp.where(time > 0, whole, critics.markov.risk(observation, self.risk, count))
 
     def _sums(

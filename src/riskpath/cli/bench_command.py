@@ -46,7 +46,7 @@ def bench(
             runs/bench if any other option is given.
         quick: Short training on two small problems with two seeds, two minutes on two cores.
         only: Train only the cells with this text in their name, for example "Adaptive on".
-        retries: How often a failing cell is tried again.
+        retries: Number of further attempts for a failing cell.
         ray: Train on a Ray cluster: auto for the one of this machine, or HOST:PORT.
     """
     if suite not in SUITES:

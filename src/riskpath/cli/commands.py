@@ -13,18 +13,19 @@ from riskpath.cli.config_file import agents as registered_agents
 from riskpath.cli.config_file import assignments
 from riskpath.cli.environments import ENVIRONMENTS, is_gymnasium
 from riskpath.cli.report_command import report
-from riskpath.cli.run_commands import evaluate, export, resume, train
+from riskpath.cli.run_commands import evaluate, export, push, resume, train
 from riskpath.cli.run_folder import SavedRun
 from riskpath.cli.serve_command import serve
 from riskpath.cli.sweep_command import sweep
 from riskpath.cli.tables import solution_table, solve_all, table_of
 from riskpath.envs import make
 from riskpath.errors import RiskpathError
-from riskpath.mdp.frontier import LEVELS
+from riskpath.mdp.exact.frontier import LEVELS
 from riskpath.mdp.solve import frontier as exact_frontier
 from riskpath.mdp.solve import solve as exact_solve
 from riskpath.risk.compose import BY_NAME as MEASURES
 from riskpath.risk.compose import parse_risk, text_of
+from riskpath.risk.floors import read_floor
 from riskpath.training.progress import counting, working
 from riskpath.training.run import Run
 from riskpath.validation import given, require_counts
@@ -54,7 +55,8 @@ def solve(
     measure = parse_risk(risk)
     target = _exact_problem(problem, set, discount)
     if subject_to:
-        floors = dict(map(_floor, subject_to))
+        pairs = (read_floor(text, "--subject-to") for text in subject_to)
+        floors = {str(floored): least for floored, least in pairs}
         with counting(f"solving {target.name}") as progress:
             found = exact_solve(target, measure, subject_to=floors, progress=progress)
         shown = {"problem": problem, "discount": discount, "subject_to": floors, **found.to_json()} if json else None
@@ -69,18 +71,6 @@ def solve(
         print(json_module.dumps(record, indent=2), flush=True)
     else:
         Console().print(solution_table(target, measure, answers))
-
-
-def _floor(text: str) -> tuple[str, float]:
-    """Return the measure and the floor of a text such as "cvar:0.1=50"."""
-    name, equals, number = text.rpartition("=")
-    try:
-        floor = float(number)
-    except ValueError:
-        floor = None
-    if not equals or floor is None:
-        raise RiskpathError(f"--subject-to needs RISK=FLOOR, for example cvar:0.1=50, got {text!r}")
-    return str(parse_risk(name)), floor
 
 
 def frontier(
@@ -214,7 +204,7 @@ def reproduce(
     Args:
         experiment: three-state (the first and third figures), grid (the risky grid), mountain-car (the fourth) or
             suite-optima (the exact optima of all problems).
-        quick: Few steps and two seeds: shows that everything runs, not the final results.
+        quick: Few steps and two seeds, to check that everything runs; not the final results.
         seeds: Seeds for each agent and measure; by default 8, and 6 for mountain-car.
         only: Train only the parts with this text in their name, for example IQN.
         out: The folder for the results, in which an interrupted experiment is also continued; by default "results", or
@@ -255,6 +245,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "resume": resume,
     "export": export,
+    "push": push,
     "serve": serve,
     "report": report,
     "reproduce": reproduce,

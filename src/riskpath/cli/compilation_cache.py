@@ -6,7 +6,7 @@ import jax
 
 
 def use_compilation_cache() -> None:
-    """Keep compiled programs on disk, so that only the first run of a kind waits for the compiler.
+    """Keep compiled programs on disk, so that only the first run of each kind compiles.
 
     A folder that the user has set, for example by JAX_COMPILATION_CACHE_DIR, is left as it is.
     """

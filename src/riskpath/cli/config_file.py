@@ -1,18 +1,15 @@
 """Configuration files of `riskpath train`: the options as JSON, those of the agent under "fields"."""
 
-import dataclasses
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, get_args
-
-import equinox as eqx
+from typing import Any
 
 from riskpath.agents.agent import Agent
 from riskpath.cli.options import TrainOptions
 from riskpath.errors import RiskpathError, did_you_mean
+from riskpath.hyperparameters import plain, replace_fields
 from riskpath.registry import concrete, simplify
-from riskpath.risk.measures import RiskMeasure
 
 TYPES: dict[str, tuple[type, ...]] = {
     "env": (str,),
@@ -32,7 +29,7 @@ WORDS = {str: "text", dict: "an object", int: "a whole number", list: "a list", 
 
 def agents() -> dict[str, type[Agent]]:
     """Return the agents that are registered in this process, by the names of their classes."""
-    return concrete(Agent)
+    return dict(sorted(concrete(Agent).items()))
 
 
 def agent_class(name: str) -> type[Agent]:
@@ -45,7 +42,7 @@ def agent_class(name: str) -> type[Agent]:
 
 def write_options(options: TrainOptions) -> dict[str, Any]:
     """Return the content of a configuration file."""
-    values = {name: to_json(getattr(options, name)) for name in TYPES}
+    values = {name: plain(getattr(options, name)) for name in TYPES}
     return values | {"agent": type(options.fields).__name__}
 
 
@@ -59,10 +56,11 @@ def read_config(file: str | Path, agent: str | None = None) -> TrainOptions:
         config = None
     if not isinstance(config, dict):
         raise RiskpathError(f"{file} is not a configuration: see config.json in the folder of a run")
-    _require_known(config, list(TYPES), str(file))
+    for name in config.keys() - TYPES.keys():
+        raise _unknown(str(file), name, TYPES)
     options = {name: _checked(name, value, file) for name, value in config.items()}
     name = agent or options.get("agent", TrainOptions.agent)
-    fields = _updated(agent_class(name)(), options.get("fields", {}), str(file))
+    fields = replace_fields(agent_class(name)(), options.get("fields", {}), lambda *found: _unknown(str(file), *found))
     return TrainOptions(**options | {"agent": name, "fields": fields})
 
 
@@ -74,28 +72,8 @@ def _checked(name: str, value: Any, file: str | Path) -> Any:
     return tuple(map(str, value)) if isinstance(value, list) else value
 
 
-def _updated(module: Any, fields: dict[str, Any], where: str) -> Any:
-    """Return a module with some of its fields replaced by values of a configuration."""
-    _require_known(fields, [field.name for field in dataclasses.fields(module)], where)
-    values = {field.name: getattr(module, field.name) for field in dataclasses.fields(module)}
-    floats = {field.name for field in dataclasses.fields(module) if float in (field.type, *get_args(field.type))}
-    for name, value in fields.items():
-        old = values[name]
-        if isinstance(old, eqx.Module) and isinstance(value, dict):
-            value = _updated(old, value, where)
-        elif isinstance(value, list):
-            value = tuple(value)
-        elif name in floats and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        values[name] = value
-    return type(module)(**values)
-
-
-def _require_known(values: dict[str, Any], known: list[str], where: str) -> None:
-    """Refuse names that do not exist."""
-    for name in values:
-        if name not in known:
-            raise RiskpathError(f"{where}: unknown name {name!r}{did_you_mean(name, known)}")
+def _unknown(where: str, name: str, known: Iterable[str]) -> RiskpathError:
+    return RiskpathError(f"{where}: unknown name {name!r}{did_you_mean(name, known)}")
 
 
 def assignments(texts: Iterable[str]) -> dict[str, Any]:
@@ -109,14 +87,3 @@ def assignments(texts: Iterable[str]) -> dict[str, Any]:
             kind = "a number after the = sign" if equals else "FIELD=VALUE"
             raise RiskpathError(f"cannot read {text!r}: expected {kind}, for example forks=5") from None
     return fields
-
-
-def to_json(value: Any) -> Any:
-    """Return fields of a module, and of those inside it, as JSON; a risk measure as its name."""
-    if isinstance(value, RiskMeasure):
-        return str(value)
-    if isinstance(value, eqx.Module):
-        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, tuple):
-        return [to_json(part) for part in value]
-    return value.tolist() if hasattr(value, "tolist") else value

@@ -11,16 +11,16 @@ from rich.console import Console
 
 from riskpath.agents.adaptive import Adaptive
 from riskpath.agents.agent import Agent
-from riskpath.agents.config import Training
+from riskpath.agents.config import EpsilonGreedy, Training
 from riskpath.agents.iqn import IQN
 from riskpath.cli.tables import table_of
 from riskpath.envs.betting_game import BettingGame
-from riskpath.mdp.frontier import Frontier
+from riskpath.mdp.exact.frontier import Frontier
+from riskpath.mdp.law import Law
 from riskpath.mdp.solution import Solution
 from riskpath.mdp.solve import frontier, solve
 from riskpath.nn.network import Network
 from riskpath.plot import panels, plot_law, save
-from riskpath.risk.law import Law
 from riskpath.risk.measures import CVaR
 from riskpath.training.run import Run
 from riskpath.training.train import train
@@ -30,9 +30,8 @@ LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 # Few steps and small networks, so that the demo takes less than three minutes on two cores.
 STEPS, SEEDS, EPISODES = 12_000, 2, 5_000
 NETWORK = Network(hidden=(64, 64))
-TRAINING = Training(
-    learning_rate_decay=0.02, decay_steps=10_000.0, epsilon_steps=3_000.0, epsilon_end=0.05, buffer_size=20_000
-)
+TRAINING = Training(final_learning_rate=2e-5, buffer_size=20_000)
+EXPLORATION = EpsilonGreedy(final_eps=0.05, fraction=0.25)
 AGENTS: dict[str, Callable[..., Agent]] = {
     # CVaR at level 1 is the mean; so both agents share a compiled program.
     "mean-trained": lambda **options: IQN(CVaR(1.0), discount=1.0, **options),
@@ -74,7 +73,7 @@ def learned(console: Console, out: Path, solutions: dict[str, Any], seed: int = 
     runs, rows = {}, []
     for name, make_agent in AGENTS.items():
         began = time.monotonic()
-        agent = make_agent(network=NETWORK, training=TRAINING)
+        agent = make_agent(network=NETWORK, training=TRAINING, exploration=EXPLORATION)
         runs[name] = train(agent, GAME, steps=STEPS, seeds=SEEDS, seed=seed, progress=True)
         rows.append(_row(name, runs[name], solutions, time.monotonic() - began))
         console.print(f"{name}: {rows[-1][str(RISK)]} after {rows[-1]['time']}", highlight=False)
@@ -88,7 +87,7 @@ def learned(console: Console, out: Path, solutions: dict[str, Any], seed: int = 
 
 
 def _row(name: str, run: Run, solutions: dict[str, Any], seconds: float) -> dict[str, str]:
-    """Return what an agent learned, by the exact laws of its policies."""
+    """Return what an agent learned, by the exact distributions of its policies."""
     best, mean = solutions["best"].value, solutions["mean"].law.risk(RISK)
     laws = [run.law(seed) for seed in range(SEEDS)]
     value = float(np.median([law.risk(RISK) for law in laws]))
@@ -102,7 +101,7 @@ def _row(name: str, run: Run, solutions: dict[str, Any], seconds: float) -> dict
 
 
 def _draw(runs: dict[str, Run], solutions: dict[str, Any], found: Any) -> Any:
-    """Draw the frontier, exact and learned, beside the laws of the policies' profits."""
+    """Draw the frontier, exact and learned, beside the distributions of the policies' profits."""
     figure, axes = panels(1, 2, width=5.0, height=3.6)
     left, right = axes[0, 0], axes[0, 1]
     best: Frontier = solutions["frontier"]
@@ -122,5 +121,5 @@ def _draw(runs: dict[str, Run], solutions: dict[str, Any], found: Any) -> Any:
 
 
 def _pooled(run: Run) -> Law:
-    """Return the law of the return with the seeds pooled."""
+    """Return the return distribution with the seeds pooled."""
     return Law.mix([run.law(seed) for seed in range(run.seeds)], [1 / run.seeds] * run.seeds)

@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _read(arguments: list[str]) -> Callable[[], None]:
-    """Return the command that the arguments ask for, with its arguments."""
+    """Return the command and its arguments from the command line."""
     from riskpath.cli.compilation_cache import use_compilation_cache  # the imports take seconds
     from riskpath.cli.parser import parse
 

@@ -10,6 +10,7 @@ from jaxtyping import Array
 from riskpath.agents.adaptive import Adaptive
 from riskpath.agents.agent import Agent
 from riskpath.agents.config import BaseTraining
+from riskpath.hyperparameters import Hyperparameters
 from riskpath.nn.network import Network
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import RiskMeasure
@@ -101,7 +102,10 @@ _own_rule = True
 
 @PARSERS.struct_rule
 def _hyperparameters(info: tyro.constructors.StructTypeInfo) -> tyro.constructors.StructConstructorSpec | None:
-    """Add short names to the fields of agents, networks and training: --agent.window is --agent.network.window."""
+    """Add short names to the fields of agents, networks and training: --agent.window is --agent.network.window.
+
+    Other parts have none: the actor has a learning rate as the critics have.
+    """
     if not (_own_rule and isinstance(info.type, type) and issubclass(info.type, (Agent, Network, BaseTraining))):
         return None
     if (spec := _tyro_spec(info)) is None:
@@ -148,8 +152,10 @@ def _help(info: tyro.constructors.StructTypeInfo, name: str) -> str | None:
 
 def agent_options(agent: Agent) -> list[str]:
     """Return the options of an agent in their short form."""
-    names = [field.name for field in dataclasses.fields(agent)]
-    parts = [getattr(agent, name) for name in ("network", "training")]
-    own = [name for name in names if name not in ("network", "training", *SHORT)]
-    inner = [field.name for part in parts for field in dataclasses.fields(part)]
-    return [f"--{name}" for name in SHORT] + [f"--agent.{name.replace('_', '-')}" for name in own + inner]
+    names = []
+    for field in dataclasses.fields(agent):
+        part, prefix = getattr(agent, field.name), "" if field.name in ("network", "training") else f"{field.name}."
+        inner = dataclasses.fields(part) if isinstance(part, Hyperparameters) else ()
+        names += [f"{prefix}{one.name}" for one in inner] or [field.name]
+    options = [f"--agent.{name.replace('_', '-')}" for name in names if name not in SHORT]
+    return [f"--{name}" for name in SHORT] + options

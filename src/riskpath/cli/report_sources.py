@@ -1,4 +1,4 @@
-"""What `riskpath report` reads: folders of runs, sweeps and benchmarks, found below the given paths.
+"""Find and read the sources of `riskpath report`: folders of runs, sweeps and benchmarks below the given paths.
 
 A new kind of result is one more entry of `KINDS`.
 """
@@ -16,11 +16,11 @@ from riskpath.experiments.bench import RESULT as BENCH
 from riskpath.experiments.bench_scores import LEVELS, profile, shares_by_agent
 from riskpath.experiments.bench_suite import known_optimum
 from riskpath.report import BenchRecord, RunRecord, SweepRecord
+from riskpath.report.gather_record import extend_curves, gather, with_training
 from riskpath.sweeps.result import load_sweep
 from riskpath.sweeps.store import MANIFEST as SWEEP
 from riskpath.sweeps.store import SweepFolder
 from riskpath.training.atomic_dir import HEADER, find_folder
-from riskpath.training.gather_record import extend_curves, gather, with_training
 
 Record = RunRecord | BenchRecord | SweepRecord
 
@@ -31,7 +31,7 @@ class Kind(NamedTuple):
     holds: Callable[[Path], bool]
     """Tells whether a path is of this kind."""
     stamp: Callable[[Path], Any]
-    """Returns something that changes whenever the result must be read anew."""
+    """Returns a value that changes whenever the result must be read again."""
     read: Callable[[Path, str, str | None], Record]
     """Reads a path, given its title and the environment that was named on the command line."""
     renew: Callable[[Path, Any], Any]
@@ -104,7 +104,7 @@ def _read_run(path: Path, title: str, env: str | None) -> RunRecord:
 
 
 def _trained(path: Path) -> dict[str, str]:
-    """Return on which device a run was trained, and how long, if the command line has written it."""
+    """Return the device and the duration of a training, if the command line has recorded them."""
     if not (path / RESULT).is_file() or not (path / CONFIG).is_file():
         return {}
     with in_one_line(f"{path / RESULT} is damaged"):

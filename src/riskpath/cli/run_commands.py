@@ -1,4 +1,4 @@
-"""Commands for runs: train, evaluate, resume and export."""
+"""Commands for runs: train, evaluate, resume, export and push."""
 
 import contextlib
 import dataclasses
@@ -22,13 +22,12 @@ from riskpath.cli.tables import lane_records, lanes_table, table_of
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.evaluation import Evaluation
 from riskpath.experiments.records import header, write_json
+from riskpath.mdp.law import Law
 from riskpath.risk.compose import parse_risk
-from riskpath.risk.law import Law
 from riskpath.risk.measures import RiskMeasure
 from riskpath.training import inputs
 from riskpath.training.callbacks import JSONLines
 from riskpath.training.checkpoint import Checkpointer
-from riskpath.training.exact_laws import exact_laws, quick_values
 from riskpath.training.progress import working
 from riskpath.training.run import Run
 from riskpath.training.trackers import make_trackers, require_trackers
@@ -77,8 +76,7 @@ def train(options: TrainOptions) -> None:
         **saving,
     )
     for tracker in trackers:
-        if hasattr(tracker, "close"):
-            tracker.close(run)
+        tracker.close(run)
     _report(run, environment, f"{name} on {options.env}", time.monotonic() - began, out)
 
 
@@ -116,7 +114,7 @@ def evaluate(
             found = found.serve(measure)
     with contextlib.nullcontext() if found.sources else working("rolling out episodes"):  # a host shows a bar
         sample = found.evaluate(episodes, seed=seed, env=environment)
-        exact = exact_laws(found) if environment is None else None
+        exact = found.exact_laws() if environment is None else None
     episodes = sample.returns.shape[-1]
     rows = [row for setting in range(len(found.agents)) for row in _figures(sample, setting, measure, exact)]
     if json:
@@ -209,9 +207,32 @@ def export(
     Console().print(f"written: {path}, {path.stat().st_size / 1024:,.0f} KiB", highlight=False)
 
 
+def push(
+    run: Folder,
+    folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="TO")],
+    title: str | None = None,
+    env: str | None = None,
+    set: Fields = (),
+) -> None:
+    """Write a saved run to a folder that others can use: with its policy, its report and a model card.
+
+    Args:
+        run: A folder that `riskpath train --out` or `run.save` wrote.
+        folder: The folder for a file host, for example a clone of a repository; other files in it stay.
+        title: The heading of the model card.
+        env: The environment of the run; MODULE:NAME imports a module that registers it.
+        set: Fields of that environment that training had changed.
+    """
+    saved = SavedRun(run)
+    found = saved.load(saved.named_environment(env, set))
+    with working("evaluating and writing"):
+        path = found.push(folder, title=title)
+    Console().print(f"written: {path}", highlight=False)
+
+
 def curve_point(run: Run) -> dict[str, Any]:
     """Return a point of the learning curve: exact, or from few episodes; those of a host are slow."""
-    return {"values": quick_values(run, 100).tolist()}
+    return {"values": run.measure(20 if run.sources else 100, progress=False).values().tolist()}
 
 
 def _require_intervals(seconds: float | None, steps: int | None) -> None:
@@ -243,7 +264,7 @@ def _seeds(count: int) -> str:
 def _figures(
     sample: Evaluation, setting: int, measure: RiskMeasure | None, exact: list[list[Law]] | None
 ) -> list[dict[str, Any]]:
-    """Return the rows about one setting: each figure with its interval, and exactly where the laws are known."""
+    """Return the rows about one setting: each figure with its interval, or exact where the distribution is known."""
     risk = measure or sample.risks[setting]
     which = {"setting": setting} if len(sample.risks) > 1 else {}
     undiscounted = (sample.discounts or [1.0] * len(sample.risks))[setting] == 1

@@ -7,7 +7,7 @@ from typing import Any
 from riskpath.cli.config_file import TYPES, assignments
 from riskpath.cli.environments import is_gymnasium, make_environment
 from riskpath.errors import RiskpathError
-from riskpath.experiments.records import write_json
+from riskpath.files import disk_errors, write_json
 from riskpath.training.atomic_dir import HEADER
 from riskpath.training.run import Run, load
 
@@ -23,12 +23,10 @@ def prepare_folder(out: Path, config: dict[str, Any], overwrite: bool) -> None:
         if (out / HEADER).is_file():
             raise RiskpathError(f"{out} is a saved run: riskpath resume {out} continues it; give a new folder")
         raise RiskpathError(f"{out} contains other files than a run; give a new folder")
-    try:
+    with disk_errors(f"cannot write to {out}"):
         for old in (LOG, RESULT):
             (out / old).unlink(missing_ok=True)
-        write_json(out / CONFIG, config)
-    except OSError as error:
-        raise RiskpathError(f"cannot write to {out}: {error.strerror}") from None
+    write_json(out / CONFIG, config)
 
 
 def _holds_run(folder: Path) -> bool:
@@ -56,7 +54,7 @@ class SavedRun:
         self.checkpoint = folder / RUN if self.from_command_line else folder
         """Where the run itself is."""
         self.config: dict[str, Any] = self._read_config() if self.from_command_line else {}
-        """What `riskpath train` wrote down; empty if it cannot be read."""
+        """The configuration that `riskpath train` wrote; empty if it cannot be read."""
 
     def load(self, environment: Any = None) -> Run:
         """Load the run; `environment` is needed if the run cannot be loaded without an import."""

@@ -40,7 +40,7 @@ def sweep(
 ) -> None:
     """Train every combination of some hyperparameters with several seeds, and list the best ones.
 
-    The same command goes on with an interrupted sweep; so does `riskpath sweep --out FOLDER` alone, with `--env` if the
+    The same command continues an interrupted sweep; so does `riskpath sweep --out FOLDER` alone, with `--env` if the
     environment is one of your own.
 
     Args:
@@ -56,8 +56,8 @@ def sweep(
         set: Fields of the problem to change, for example rounds=4.
         out: The folder for the results.
         evaluate_every: Steps between the points of learning curves; by default there are none.
-        max_lanes: The most seeds and combinations that a device trains at a time; by default as many as fit.
-        retries: How often a failing cell is tried again.
+        max_lanes: The most seeds and combinations that a device trains at a time; by default all that fit.
+        retries: Number of further attempts for a failing cell.
         ray: Train on a Ray cluster: auto for the one of this machine, or HOST:PORT.
     """
     how: dict[str, Any] = {"out": out, "retries": retries, "ray": ray, "progress": True}

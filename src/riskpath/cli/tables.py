@@ -7,16 +7,16 @@ from rich.table import Table
 from riskpath.envs.finite import FiniteEnvironment
 from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.errors import RiskpathError
-from riskpath.mdp.goal_recursion import Progress
-from riskpath.mdp.grid_problem import GridProblem
-from riskpath.mdp.grid_solution import GridSolution
+from riskpath.mdp.exact.goal_recursion import Progress
+from riskpath.mdp.grid.problem import GridProblem
+from riskpath.mdp.grid.solution import GridSolution
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policy_evaluation import describe_policy
 from riskpath.mdp.solution import LINES, Solution
 from riskpath.mdp.solve import PolicyClass, solve
 from riskpath.risk.measures import RiskMeasure
-from riskpath.training.exact_laws import SITUATIONS, exact_laws
 from riskpath.training.host_evaluation import episodes_for
+from riskpath.training.measured import SITUATIONS
 from riskpath.training.run import Run
 
 CLASSES: dict[PolicyClass, str] = {
@@ -25,9 +25,6 @@ CLASSES: dict[PolicyClass, str] = {
     "history": "sees states and actions (Trajectory Q-Learning)",
     "adaptive": "sees the return so far",
 }
-
-MOST_LINES = 12
-"""The most decisions of a policy that a table lists."""
 
 
 Answer = Solution | GridSolution | RiskpathError
@@ -76,9 +73,9 @@ def table_of(title: str, rows: list[dict[str, Any]]) -> Table:
 
 
 def lane_records(run: Run, problem: Any, setting: int = 0) -> list[dict[str, Any]]:
-    """Return what each seed of one setting does, the value of its policy, and its own estimate of that value."""
-    plain, risk, episodes = exact_laws(run), run.agents[setting].risk, None
-    also = plain if plain is None or run.agents[setting].discount == 1 else exact_laws(run, discounted=True)
+    """Return for each seed of one setting its policy in words, the policy's value, and its own estimate."""
+    plain, risk, episodes = run.exact_laws(), run.agents[setting].risk, None
+    also = plain if plain is None or run.agents[setting].discount == 1 else run.exact_laws(discounted=True)
     if plain is not None and also is not None:
         values, discounted = ([risk.value(law) for law in laws[setting]] for laws in (plain, also))
     else:

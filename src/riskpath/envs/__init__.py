@@ -9,15 +9,18 @@ import importlib.util
 from typing import Any
 
 from riskpath.envs.american_put import AmericanPut
+from riskpath.envs.autonomous_vehicle import AutonomousVehicle
 from riskpath.envs.betting_game import BettingGame
 from riskpath.envs.environment import Environment
 from riskpath.envs.gamblers_ruin import GamblersRuin
+from riskpath.envs.guarded_maze import GuardedMaze
 from riskpath.envs.gymnax_env import from_gymnax
 from riskpath.envs.inventory import Inventory
 from riskpath.envs.liquidation import Liquidation
 from riskpath.envs.mean_reversion_trading import MeanReversionTrading
 from riskpath.envs.mountain_car import RiskyMountainCar
 from riskpath.envs.option_hedging import OptionHedging
+from riskpath.envs.patrolled_maze import PatrolledMaze
 from riskpath.envs.random_mdp import RandomMDP
 from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.envs.river_swim import RiverSwim
@@ -28,13 +31,16 @@ from riskpath.registry import concrete
 
 __all__ = [
     "AmericanPut",
+    "AutonomousVehicle",
     "BettingGame",
     "Environment",
     "GamblersRuin",
+    "GuardedMaze",
     "Inventory",
     "Liquidation",
     "MeanReversionTrading",
     "OptionHedging",
+    "PatrolledMaze",
     "RandomMDP",
     "RiskyGrid",
     "RiskyMountainCar",
@@ -80,6 +86,7 @@ def _register_with_gymnasium() -> None:
 
     for name in BY_NAME:
         register(f"riskpath/{name}-v0", "riskpath.envs.gymnasium_env:GymnasiumEnv", kwargs={"env": name})
+    register("riskpath/NoisyLander-v0", "riskpath.envs.noisy_lander:noisy_lander")
 
 
 _register_with_gymnasium()

@@ -19,9 +19,10 @@ from riskpath.envs.market import (
     known,
     market_spec,
     points_at,
+    require_prices,
     require_resolution,
 )
-from riskpath.mdp.grid_problem import GridProblem, normal_noise
+from riskpath.mdp.grid.problem import GridProblem, normal_noise
 from riskpath.types import EnvSpec
 from riskpath.validation import as_parameter, fields, require_counts, require_finite, require_positive
 
@@ -60,11 +61,6 @@ class AmericanPut(MarketProblem):
         return (self.start_price,)
 
     @property
-    def length(self) -> int:
-        """The number of decisions in an episode."""
-        return self.steps
-
-    @property
     def num_actions(self) -> int:
         """Hold and exercise."""
         return 2
@@ -92,12 +88,13 @@ class AmericanPut(MarketProblem):
 
     def grid_problem(self, resolution: float = 1.0, discount: float = 1.0) -> GridProblem:
         """Return the problem for the grid solver; a larger resolution has more prices and returns."""
-        require_resolution(resolution)
+        require_resolution(self, resolution)
         spread = float(self.sigma) * float(self.years) ** 0.5
         drift = (float(self.mu) - float(self.sigma) ** 2 / 2) * float(self.years)
         start = float(self.start_price)
         low, high = start * np.exp(min(drift, 0.0) - 4.5 * spread), start * np.exp(max(drift, 0.0) + 4.5 * spread)
         low = min(low, 0.5 * float(self.strike))
+        require_prices("AmericanPut", low, high)
         below = np.geomspace(low, float(self.strike), points_at(241, resolution))  # the strike is a point of the grid
         above = np.geomspace(float(self.strike), max(high, 1.5 * float(self.strike)), points_at(81, resolution))
         return GridProblem(

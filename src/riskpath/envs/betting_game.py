@@ -1,4 +1,4 @@
-"""A game of repeated bets that are likely to be won: how much of your money do you dare to bet in each round?
+"""A game of repeated bets that are likely to be won: choose how much of the money to bet in each round.
 
 With the money m, action a of 0, …, n bets min(m · a/n, M − m). The bet is won with probability p, otherwise lost; the
 reward is the gain or the loss. The episode ends without money, at the most money M, or after the last round. The return
@@ -11,6 +11,7 @@ from typing import NamedTuple
 from riskpath.envs.finite import FiniteProblem, scaled
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
+from riskpath.memory import require_table
 from riskpath.registry import register
 from riskpath.validation import fields, require_counts, require_finite, require_share
 
@@ -27,7 +28,7 @@ class Purse(NamedTuple):
 
 
 class BettingGame(FiniteProblem):
-    """Bet a share of the money in every round; a bet is won with probability 0.88."""
+    """Bet a fraction of the money in every round; a bet is won with probability 0.88."""
 
     start_money: float = 16.0
     """The money at the start."""
@@ -68,10 +69,13 @@ class BettingGame(FiniteProblem):
         start = Purse(float(self.start_money), 0)
         outcomes = {}
         found = {start: None}
-        queue = [start]
+        queue, room = [start], 100_000
         for purse in queue:  # grows while it is read
             if is_over(purse):
                 continue
+            if (pairs := len(queue) * (self.bets + 1)) > room:
+                require_table("BettingGame", pairs)
+                room = 2 * pairs
             for action in range(self.bets + 1):
                 bet = bet_of(purse.money, action)
                 won, lost = Purse(purse.money + bet, purse.round + 1), Purse(purse.money - bet, purse.round + 1)

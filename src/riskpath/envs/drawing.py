@@ -63,7 +63,7 @@ def canvas_of(width: int, height: int, background: UInt8[np.ndarray, "H W 3"] | 
 
 
 def footer(canvas: "Canvas", step: int, steps: int, total: float) -> None:
-    """Write how far the episode is, and its return so far."""
+    """Write the time of the episode and its return so far."""
     height = canvas.height - FOOTER / 2
     canvas.text((MARGIN + 6, height), f"step {step} of {steps}", 15, MUTED, "left")
     canvas.text((canvas.width - MARGIN - 6, height), f"total {signed(total)}", 17, INK, "right", weight="bold")

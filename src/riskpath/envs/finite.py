@@ -23,7 +23,7 @@ from riskpath.mdp.policies import State
 from riskpath.types import EnvSpec, Key
 
 FEW_STATES = 2_048
-"""Up to this many states, encoders are told how many values a feature has, and can tell all of them apart."""
+"""The largest number of states for which encoders get the number of values of a feature, to distinguish all of them."""
 
 
 class Tables(eqx.Module):
@@ -53,7 +53,7 @@ class Tables(eqx.Module):
     """Without features: where each state lies, from −1 to 1, if states are numbers or tuples of numbers."""
 
     def observation(self, state: Int[Array, ""]) -> Int[Array, ""] | Float[Array, " F"]:
-        """Return what is observed in a state, which is given by its number."""
+        """Return the observation of a state, given by its number."""
         return state if self.features is None else self.features[state]
 
 
@@ -254,7 +254,7 @@ def pad_alike(environments: list[FiniteEnvironment]) -> list[FiniteEnvironment]:
 
 
 def _padded(tables: Tables, states: int, outcomes: int) -> Tables:
-    """Return tables with this many states and outcomes."""
+    """Return tables padded to these numbers of states and outcomes."""
 
     def pad(array: Any, *, value: float = 0) -> Array:
         more = [(0, states - array.shape[0]), (0, 0), (0, outcomes - array.shape[-1])][: array.ndim]

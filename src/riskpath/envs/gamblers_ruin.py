@@ -8,6 +8,7 @@ from riskpath.envs.betting_game import Purse
 from riskpath.envs.finite import FiniteProblem, scaled
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
+from riskpath.memory import require_table
 from riskpath.validation import fields, require_counts, require_share
 
 
@@ -35,6 +36,7 @@ class GamblersRuin(FiniteProblem):
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """Return the problem for the exact solvers."""
+        require_table("GamblersRuin", self.rounds * self.target**2 / 4)
         target, features = self.target, self.features  # Equinox binds slowly
         outcomes = {}
         for played in range(self.rounds):

@@ -110,6 +110,7 @@ class GymnasiumVector(VectorEnvironment):
         self.translation = sources[0].translation
         self.spec, self.num_envs = self.translation.spec, len(sources) * each
         self._all = np.ones(self.num_envs, bool)
+        self._masked = ~self._all  # which environments gave an action mask in reset
         self._every_action = np.repeat(self.translation.every_action[None], self.num_envs, axis=0)
         shape = self.translation.observation_space.shape
         observation = "an observation" if shape is None else f"an observation of shape {shape}"
@@ -129,6 +130,7 @@ class GymnasiumVector(VectorEnvironment):
         """Reset all environments with seeds drawn from the keys; later episodes follow from these seeds."""
         seeds = np.asarray(jax.vmap(lambda key: jax.random.randint(key, (), 0, 2**31 - 1))(keys))
         observations, info = _reset(self._vector, seeds.tolist())
+        self._masked = self._gives_mask(info)
         return self._observations(observations), self._action_masks(info)
 
     def step(self, action: np.ndarray, env_keys: Any, reset_keys: Any) -> VectorStep:
@@ -136,6 +138,8 @@ class GymnasiumVector(VectorEnvironment):
         with in_one_line("the environment failed in step", self._hint):
             observations, reward, terminated, truncated, info = self._vector.step(self.translation.write(action))
             observation, done = self._observations(observations), terminated | truncated
+            if (self._masked & ~self._gives_mask(info)).any():
+                raise RiskpathError("the environment gives an action mask in reset but not in step: both must give it")
             mask = self._action_masks(info)
             final, final_mask = observation, mask
             if done.any():
@@ -154,6 +158,11 @@ class GymnasiumVector(VectorEnvironment):
 
     def _observations(self, observations: Any) -> np.ndarray:
         return _check_observation(self.translation.read_all(observations).copy(), self.spec)
+
+    def _gives_mask(self, info: dict[str, Any]) -> np.ndarray:
+        """Return which environments give an action mask that matters."""
+        given = info.get("_action_mask", self._all) if "action_mask" in info else ~self._all
+        return np.asarray(given, bool) & bool(self.translation.every_action.size)
 
     def _action_masks(self, info: dict[str, Any]) -> np.ndarray:
         return _action_masks(info, self._all, self.translation) if "action_mask" in info else self._every_action

@@ -15,6 +15,7 @@ import equinox as eqx
 from riskpath.envs.finite import FiniteProblem, scaled
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
+from riskpath.memory import require_table
 from riskpath.registry import register
 from riskpath.validation import fields, require_counts, require_finite, require_share
 
@@ -89,6 +90,7 @@ class Inventory(FiniteProblem):
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """Return the problem for the exact solvers."""
+        require_table("Inventory", self.steps * self.capacity * min(self.max_order + 1, self.capacity + 1))
         step_reward, features = self.step_reward, self.features  # Equinox binds slowly
         outcomes = {}
         units = range(self.capacity + 1)

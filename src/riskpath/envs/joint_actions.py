@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from riskpath.errors import RiskpathError
+from riskpath.envs.plain_spaces import build_element, choice_numbers, choice_sizes, describe_space
+from riskpath.errors import RiskpathError, short_repr
 from riskpath.extras import needs_extra
 
 with needs_extra("gymnasium", "a Gymnasium environment"):
@@ -20,13 +21,22 @@ MOST_COMBINATIONS = 128
 hundreds of times in a training of 40,000 steps; beyond it a critic would see most combinations hardly ever."""
 
 
+def yes_or_no(mask: Any) -> np.ndarray:
+    """Return an action mask as an array of booleans; its entries must be 0 or 1."""
+    entries = np.asarray(mask)
+    if entries.dtype != bool and not np.isin(entries, (0, 1)).all():
+        raise RiskpathError(f"entries of an action mask must be 0 or 1, got {short_repr(entries.tolist())}")
+    return entries.astype(bool)
+
+
 class JointActions:
     """The discrete choices of an action space, in order, and how an action is put together from their numbers."""
 
     def __init__(self, space: spaces.Space):
-        self._space = space
-        self.sizes = tuple(_sizes(space))
-        """How many options each choice has."""
+        self.plain = describe_space(space)
+        """The space as plain data."""
+        self.sizes = tuple(choice_sizes(self.plain))
+        """The number of options of each choice."""
         self.one_number = math.prod(self.sizes) <= MOST_COMBINATIONS
         """Whether a joint action is one number; otherwise it is a vector with one number for each choice."""
 
@@ -47,27 +57,25 @@ class JointActions:
 
     def write(self, action: np.ndarray) -> Any:
         """Return an action of the agent, or a batch of them, as an element of the space, or a batch of elements."""
-        return _build(self._space, np.asarray(self.parts(action), np.int64), [0])
+        return build_element(self.plain, np.asarray(self.parts(action), np.int64))
 
     def read(self, action: Any) -> np.ndarray:
         """Return an element of the space as an action of the agent."""
-        if not self._space.contains(action):
-            raise RiskpathError(f"an action must be one of {self._space}, got {action}")
-        return self.number(np.array(_flatten(self._space, action), np.int32))
+        return self.number(np.array(choice_numbers(self.plain, action), np.int32))
 
     def mask(self, given: Any) -> np.ndarray:
         """Return which actions are available, from one mask for each choice, or one for all combinations."""
         rows = list(given.values()) if isinstance(given, dict) else list(given)
         if self.one_number and len(rows) == math.prod(self.sizes) and np.ndim(rows[0]) == 0:
-            return np.asarray(given, bool)
+            return yes_or_no(given)
         if [np.shape(row) for row in rows] != [(size,) for size in self.sizes]:
             raise RiskpathError(f"an action mask of this space has a part for each choice, of lengths {self.sizes}")
         if self.one_number:
             grid = np.ones(self.sizes, bool)
             for axis, row in enumerate(rows):
-                grid &= np.asarray(row, bool).reshape([-1 if i == axis else 1 for i in range(len(rows))])
+                grid &= yes_or_no(row).reshape([-1 if i == axis else 1 for i in range(len(rows))])
             return grid.ravel()
-        return self.padded([np.asarray(row, bool) for row in rows])
+        return self.padded([yes_or_no(row) for row in rows])
 
     def padded(self, rows: list[np.ndarray]) -> np.ndarray:
         """Return masks of all choices as one array; options that do not exist are not available."""
@@ -95,39 +103,3 @@ def is_discrete(space: spaces.Space) -> bool:
         inner = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
         return len(inner) > 0 and all(map(is_discrete, inner))
     return isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
-
-
-def _sizes(space: Any) -> list[int]:
-    """Return how many options each choice has."""
-    if isinstance(space, spaces.Discrete):
-        return [int(space.n)]
-    if isinstance(space, spaces.MultiDiscrete):
-        return [int(n) for n in space.nvec.ravel()]
-    if isinstance(space, spaces.MultiBinary):
-        return [2] * math.prod(space.shape)
-    inner = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-    return [size for part in inner for size in _sizes(part)]
-
-
-def _build(space: Any, parts: np.ndarray, at: list[int]) -> Any:
-    """Return the element that the numbers from a position on stand for, and move the position."""
-    if isinstance(space, spaces.Dict):
-        return {key: _build(part, parts, at) for key, part in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(_build(part, parts, at) for part in space.spaces)
-    count = len(_sizes(space))
-    own, at[0] = parts[..., at[0] : at[0] + count], at[0] + count
-    if isinstance(space, spaces.Discrete):
-        return own[..., 0] + space.start
-    start = space.start if isinstance(space, spaces.MultiDiscrete) else 0
-    return (own.reshape(*own.shape[:-1], *space.shape) + start).astype(space.dtype)
-
-
-def _flatten(space: Any, element: Any) -> list[int]:
-    """Return the numbers of an element: the inverse of `_build`."""
-    if isinstance(space, spaces.Dict):
-        return [number for key, part in space.spaces.items() for number in _flatten(part, element[key])]
-    if isinstance(space, spaces.Tuple):
-        return [number for part, own in zip(space.spaces, element, strict=True) for number in _flatten(part, own)]
-    start = 0 if isinstance(space, spaces.MultiBinary) else space.start
-    return [int(number) for number in np.ravel(np.asarray(element) - start)]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from riskpath.envs.finite import FiniteProblem, scaled
 from riskpath.mdp.model import FiniteMDP
+from riskpath.memory import require_table
 from riskpath.registry import register
 from riskpath.validation import fields, require_counts, require_finite, require_share
 
@@ -42,11 +43,11 @@ class Liquidation(FiniteProblem):
     p_up: float = 0.5
     """The probability of an up-move."""
     permanent_impact: float = 0.1
-    """How much every lot sold lowers the price of all later ones."""
+    """The permanent fall of the price for every lot sold."""
     temporary_impact: float = 0.25
-    """How much every lot sold in a step lowers the price of that step."""
+    """The fall of the price of a step for every lot sold in it."""
     final_impact: float = 0.75
-    """The temporary impact of the sale of what is left at the end."""
+    """The temporary impact of the final sale of the remaining lots."""
 
     def __check_init__(self):
         require_counts(**fields(self, "lots", "steps", "max_sale"))
@@ -69,6 +70,7 @@ class Liquidation(FiniteProblem):
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """Return the problem for the exact solvers."""
+        require_table("Liquidation", self.lots * min(self.max_sale + 1, self.lots + 1) * self.steps**2 / 2)
         start, proceeds, features = Position(self.lots, 0, 0), self.proceeds, self.features  # Equinox binds slowly
         outcomes = {}
         layer = {start: None}

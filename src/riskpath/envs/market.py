@@ -1,10 +1,11 @@
 """What the trading problems share: an episode of fixed length whose step is a decision and then a move of the price.
 
-A problem of this kind is a `MarketProblem` with `decide` and `move`, as `riskpath.mdp.grid_problem` describes them. The
+A problem of this kind is a `MarketProblem` with `decide` and `move`, as `riskpath.mdp.grid.problem` describes them. The
 environment and the grid solver use the same two functions.
 """
 
 import abc
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -14,7 +15,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from riskpath.envs.environment import Environment
-from riskpath.mdp.grid_problem import GridProblem
+from riskpath.errors import RiskpathError, short_repr
+from riskpath.mdp.grid.problem import GridProblem
 from riskpath.types import EnvSpec, Key
 from riskpath.validation import require_positive
 
@@ -24,9 +26,18 @@ def points_at(points: int, resolution: float) -> int:
     return max(3, round((points - 1) * resolution) + 1)
 
 
-def require_resolution(resolution: float) -> None:
-    """Refuse a resolution that is not a positive number."""
+def require_resolution(env: Environment, resolution: float) -> None:
+    """Refuse a resolution that is not a positive number, and parameters that are several numbers."""
     require_positive(resolution=resolution)
+    for field in dataclasses.fields(env):
+        if np.ndim(value := getattr(env, field.name)):
+            raise RiskpathError(f"a grid needs one number for {field.name}, got {short_repr(value)}")
+
+
+def require_prices(name: str, low: float, high: float) -> None:
+    """Refuse prices that are too extreme for a grid."""
+    if not 1e-100 < low < high < 1e100:
+        raise RiskpathError(f"prices of {name} would reach from {low:g} to {high:g}: use a smaller volatility or time")
 
 
 def known(value: Any, otherwise: float) -> float:
@@ -46,15 +57,13 @@ class Market(eqx.Module):
 class MarketProblem(Environment):
     """An episode of `steps` decisions; the observation is the state and the step."""
 
+    steps: eqx.AbstractVar[int]
+    """The number of decisions in an episode."""
+
     @property
     @abc.abstractmethod
     def first_state(self) -> tuple[Any, ...]:
         """The coordinates at the start of an episode."""
-
-    @property
-    @abc.abstractmethod
-    def length(self) -> int:
-        """The number of decisions in an episode."""
 
     @property
     @abc.abstractmethod
@@ -97,7 +106,7 @@ class MarketProblem(Environment):
         coordinates = tuple(jnp.where(ends, a, b) for a, b in zip(post, following, strict=True))
         reward = jnp.asarray(paid, jnp.float32) + jnp.where(ends, 0.0, gained)
         market = Market(coordinates, state.time + 1)
-        return _observe(market), market, reward, ends | (market.time >= self.length), jnp.zeros((), bool)
+        return _observe(market), market, reward, ends | (market.time >= self.steps), jnp.zeros((), bool)
 
     def action_mask(self, state: Any) -> Bool[Array, " A"]:
         """Return that every action is available; an empty mask if actions are continuous."""
@@ -105,16 +114,16 @@ class MarketProblem(Environment):
 
     def is_last(self, time: Any) -> Any:
         """Tell whether this is the last step."""
-        return time == self.length - 1
+        return time == self.steps - 1
 
 
 def market_spec(env: MarketProblem, *bounds: tuple[float, float]) -> EnvSpec:
     """Return the specification of a market; the bounds of the state are wide, so that no episode leaves them."""
-    listed = (*bounds, (0.0, float(env.length)))
+    listed = (*bounds, (0.0, float(env.steps)))
     return EnvSpec(
         num_actions=env.num_actions,
         observation_shape=(len(listed),),
-        max_episode_steps=env.length,
+        max_episode_steps=env.steps,
         action_size=0 if env.num_actions else 1,
         observation_bounds=listed,
     )

@@ -24,12 +24,12 @@ from riskpath.envs.market import (
     points_at,
     require_resolution,
 )
-from riskpath.mdp.grid_problem import GridProblem, normal_noise
+from riskpath.mdp.grid.problem import GridProblem, normal_noise
 from riskpath.types import EnvSpec
 from riskpath.validation import as_parameter, fields, require_counts, require_finite, require_positive
 
 WIDTH = 4.4
-"""The grid of prices reaches this many stationary standard deviations to both sides."""
+"""How far the grid of prices reaches to both sides, in stationary standard deviations."""
 INVENTORY = 8.0
 """The grid of inventories reaches this far in trades of the largest size, over 2."""
 
@@ -81,11 +81,6 @@ class MeanReversionTrading(MarketProblem):
         return self.start_price, 0.0
 
     @property
-    def length(self) -> int:
-        """The number of trades in an episode."""
-        return self.steps
-
-    @property
     def num_actions(self) -> int:
         """The number of trades; 0 if they are continuous."""
         return 0 if self.continuous else self.trades
@@ -126,7 +121,7 @@ class MeanReversionTrading(MarketProblem):
         Inventories are the multiples of the smallest trade. The continuous problem is solved with 41 trades. The
         tables hold the difference from the value of the inventory at the mean price, so a move pays nothing.
         """
-        require_resolution(resolution)
+        require_resolution(self, resolution)
         spread = float(self.sigma) / (2 * float(self.kappa)) ** 0.5
         reach = WIDTH * spread + abs(float(self.start_price) - float(self.theta))
         count = 41 if self.continuous else self.trades

@@ -22,7 +22,7 @@ from riskpath.envs.market import (
     points_at,
     require_resolution,
 )
-from riskpath.mdp.grid_problem import GridProblem, normal_noise
+from riskpath.mdp.grid.problem import GridProblem, normal_noise
 from riskpath.types import EnvSpec
 from riskpath.validation import (
     as_parameter,
@@ -46,7 +46,7 @@ class OptionHedging(MarketProblem):
     strike: float | Array = eqx.field(converter=as_parameter, default=1.0)
     """K, the strike of the call."""
     cost: float | Array = eqx.field(converter=as_parameter, default=1e-4)
-    """c, the cost of trading as a share of the traded value."""
+    """c, the cost of trading as a fraction of the traded value."""
     hedges: int = eqx.field(static=True, default=21)
     """The number of different hedges from 0 to 1."""
     continuous: bool = eqx.field(static=True, default=False)
@@ -71,11 +71,6 @@ class OptionHedging(MarketProblem):
     def first_state(self) -> tuple[Any, Any]:
         """The price at the start, and no hedge."""
         return self.start_price, 0.0
-
-    @property
-    def length(self) -> int:
-        """The number of decisions in an episode."""
-        return self.steps
 
     @property
     def num_actions(self) -> int:
@@ -124,7 +119,7 @@ class OptionHedging(MarketProblem):
 
         The tables hold the difference from the price of the option, which a hedge keeps small.
         """
-        require_resolution(resolution)
+        require_resolution(self, resolution)
         count = 41 if self.continuous else self.hedges
         start = float(self.start_price)
         reach = 4.5 * self._spread + abs(np.log(start / float(self.strike)))

@@ -24,14 +24,14 @@ def draw_market(env: MarketProblem, episode: Episode) -> UInt8[np.ndarray, "H W 
 
     def at(step: float, price: float) -> tuple[float, float]:
         share = min(max((price - low) / (high - low), 0.0), 1.0)
-        return left + (right - left) * step / env.length, bottom - (bottom - top) * share
+        return left + (right - left) * step / env.steps, bottom - (bottom - top) * share
 
     canvas.box((left - 8, top - 10), (right - left + 16, bottom - top + 20), 8, COLOURS["free"])
     for share in (0.0, 0.5, 1.0):
         price = low + share * (high - low)
         canvas.text((left - 16, at(0, price)[1]), f"{price:.3g}", 13, MUTED, "right")
     reference, name = _reference(env)
-    canvas.line([at(0, reference), at(env.length, reference)], 1.5, COLOURS["orange"])
+    canvas.line([at(0, reference), at(env.steps, reference)], 1.5, COLOURS["orange"])
     canvas.text((right, at(0, reference)[1] - 11), name, 13, MUTED, "right")
     path = [at(float(seen[-1]), float(seen[0])) for seen in episode.observations]
     canvas.line(path, 3, "#2f6da8")
@@ -42,7 +42,7 @@ def draw_market(env: MarketProblem, episode: Episode) -> UInt8[np.ndarray, "H W 
     _positions(canvas, episode, at, 292)
     if episode.rewards:
         canvas.text((right, 20), f"last reward {signed(episode.rewards[-1], 4)}", 13, MUTED, "right")
-    footer(canvas, len(episode.rewards), env.length, round(sum(episode.rewards), 4))
+    footer(canvas, len(episode.rewards), env.steps, round(sum(episode.rewards), 4))
     return canvas.image()
 
 

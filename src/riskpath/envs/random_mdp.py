@@ -12,6 +12,7 @@ import numpy as np
 from riskpath.envs.finite import FiniteProblem, scaled
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
+from riskpath.memory import require_table
 from riskpath.registry import register
 from riskpath.validation import fields, require_counts
 
@@ -60,6 +61,7 @@ class RandomMDP(FiniteProblem):
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """Return the problem for the exact solvers."""
+        require_table("RandomMDP", self.depth * self.width * self.actions)
         rng = np.random.default_rng(self.seed)
         layers = [1, *[self.width] * (self.depth - 1), 1]
         outcomes = {}

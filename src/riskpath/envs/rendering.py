@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from riskpath.envs import pictures_of_markets as pictures_of_markets
+from riskpath.envs import pictures_of_mazes as pictures_of_mazes
 from riskpath.envs import pictures_of_places as pictures_of_places
 from riskpath.envs import pictures_over_time as pictures_over_time
 from riskpath.envs.drawing import (

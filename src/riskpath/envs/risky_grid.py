@@ -19,6 +19,7 @@ from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import PolicyLike, as_policy
 from riskpath.mdp.policy_evaluation import visits
+from riskpath.memory import require_table
 from riskpath.registry import register
 from riskpath.validation import require_counts
 
@@ -60,9 +61,7 @@ class RiskyGrid(FiniteProblem):
 
     def colour(self, row: int, col: int) -> str:
         """Return the colour of a cell."""
-        if row == col:
-            return "start" if row == 0 else "goal" if row == self.forks else "free"
-        return {1: "blue", -1: "yellow"}.get(col - row, "orange")
+        return _colour(row, col, self.forks)
 
     def cell(self, row: int, col: int) -> Cell:
         """Return the state of a cell."""
@@ -82,14 +81,18 @@ class RiskyGrid(FiniteProblem):
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """Return the problem for the exact solvers."""
-        size = range(self.forks + 1)
-        goal = self.cell(self.forks, self.forks)
+        forks, rewards = self.forks, self.rewards  # Equinox binds slowly
+        require_table("RiskyGrid", 2 * (forks + 1.0) ** 2)
+        size = range(forks + 1)
+        goal = self.cell(forks, forks)
+        cells = {(row, col): Cell(row, col, _colour(row, col, forks)) for row in size for col in size}
+        enters = {place: [(p, reward, cell) for p, reward in rewards(cell)] for place, cell in cells.items()}
         outcomes = {}
-        for cell in (self.cell(row, col) for row in size for col in size):
+        for (row, col), cell in cells.items():
             if cell != goal:
-                for action in ("right", "down"):
-                    next_cell = self.move(cell, action)
-                    outcomes[cell, action] = [(p, reward, next_cell) for p, reward in self.rewards(next_cell)]
+                right, down = (row, min(col + 1, forks)), (min(row + 1, forks), col)
+                outcomes[cell, "right"] = enters[right if col < forks else down]
+                outcomes[cell, "down"] = enters[down if row < forks else right]
         return FiniteMDP.from_outcomes(
             outcomes, start=self.cell(0, 0), discount=discount, terminal=[goal], name="RiskyGrid"
         )
@@ -103,3 +106,9 @@ class RiskyGrid(FiniteProblem):
                 colour = self.move(visit.state, visit.action).colour  # pyright: ignore[reportArgumentType]
                 letters.setdefault(visit.time, {})[colour[0].upper()] = None
         return "".join(fork if len(fork) == 1 else f"({fork})" for fork in map("|".join, letters.values()))
+
+
+def _colour(row: int, col: int, forks: int) -> str:
+    if row == col:
+        return "start" if row == 0 else "goal" if row == forks else "free"
+    return {1: "blue", -1: "yellow"}.get(col - row, "orange")

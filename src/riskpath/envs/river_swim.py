@@ -11,6 +11,7 @@ from typing import NamedTuple
 from riskpath.envs.finite import FiniteProblem, scaled
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
+from riskpath.memory import require_table
 from riskpath.registry import register
 from riskpath.validation import fields, require_counts, require_finite, require_share
 
@@ -74,6 +75,7 @@ class RiverSwim(FiniteProblem):
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """Return the problem for the exact solvers."""
+        require_table("RiverSwim", 2 * self.steps * self.places)
         moves = [self.moves(place) for place in range(self.places)]
         outcomes = {}
         for step in range(self.steps):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from riskpath.envs.joint_actions import JointActions, is_discrete
+from riskpath.envs.joint_actions import JointActions, is_discrete, yes_or_no
 from riskpath.errors import RiskpathError
 from riskpath.extras import needs_extra
 from riskpath.types import EnvSpec
@@ -79,7 +79,7 @@ class Translation:
 
     def read_mask(self, mask: Any) -> np.ndarray:
         """Return an action mask of the environment as the agent sees it."""
-        mask = np.asarray(mask, bool) if self.joint is None else self.joint.mask(mask)
+        mask = yes_or_no(mask) if self.joint is None else self.joint.mask(mask)
         if mask.shape != self.every_action.shape:
             raise RiskpathError(f"an action mask has shape {mask.shape}; there are {self.spec.num_actions} actions")
         return mask

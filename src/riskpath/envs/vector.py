@@ -19,18 +19,18 @@ from riskpath.types import EnvSpec, Key
 
 
 class VectorStep(NamedTuple):
-    """The result of one step of K environments; every array has a leading axis K."""
+    """The result of one step; arrays have a leading axis K on the host, and L, E inside of a program."""
 
-    final_observation: np.ndarray
+    final_observation: Any
     """The true observation after the action."""
-    final_action_mask: np.ndarray
+    final_action_mask: Any
     """Which actions are available there."""
-    reward: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-    observation: np.ndarray
+    reward: Any
+    terminated: Any
+    truncated: Any
+    observation: Any
     """The observation to act on next: the same, or the first one of a new episode."""
-    action_mask: np.ndarray
+    action_mask: Any
     """Which actions are available there."""
 
 

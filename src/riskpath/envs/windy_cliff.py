@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from riskpath.envs.finite import FiniteProblem, scaled
 from riskpath.mdp.model import FiniteMDP
+from riskpath.memory import require_table
 from riskpath.registry import register
 from riskpath.validation import fields, require_counts, require_finite, require_share
 
@@ -69,6 +70,7 @@ class WindyCliff(FiniteProblem):
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """Return the problem for the exact solvers."""
+        require_table("WindyCliff", 2 * self.width * self.height * self.horizon)
         start, move, reward, features = Place(0, 0, 0), self.move, self.reward, self.features  # Equinox binds slowly
         share = self.p_wind / len(MOVES)
         outcomes = {}

@@ -21,7 +21,7 @@ def compare(
     resamples: int = 1_000,
     seed: int = 0,
 ) -> list[Interval]:
-    """Return how much larger the risk value of the first evaluation is, one interval for each setting.
+    """Return the risk value of the first evaluation minus that of the second, one interval for each setting.
 
     Settings are compared one by one; an evaluation of one setting is compared with every setting of the other. The runs
     behind the two evaluations must be independent. An interval that does not contain 0 shows a difference.
@@ -31,7 +31,7 @@ def compare(
         second: The evaluation to subtract.
         measure: β of both sides; by default the measure that both settings maximise.
         discounted: Compare discounted returns.
-        confidence: The share of such intervals that contain the true difference.
+        confidence: The probability that such an interval contains the true difference.
         resamples: Number of bootstrap resamples.
         seed: Seed of the resamples.
     """

@@ -36,7 +36,7 @@ class Evaluation:
     risks: list[RiskMeasure]
     """The measure that each setting maximises; texts such as "cvar:0.1" are accepted."""
     finished: float
-    """The share of episodes that ended by themselves or by the environment's own time limit, not by the
+    """The fraction of episodes that ended by themselves or by the environment's own time limit, not by the
     `max_episode_steps` of the evaluation. A selection keeps the share of the whole evaluation."""
     discounts: list[float] | None = None
     """γ of each setting, if known."""

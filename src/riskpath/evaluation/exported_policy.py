@@ -1,4 +1,4 @@
-"""A policy that was exported: a function of arrays, without training code, replay buffer or environment.
+"""An exported policy: a function of arrays, without training code, replay buffer or environment.
 
     policy = rp.load_policy("policy.zip")
     action, memory = policy(observation, memory, reward)
@@ -6,6 +6,7 @@
 `policy_file.py` says what is in a file.
 """
 
+import functools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from riskpath.envs.plain_spaces import build_element, flatten_element, unstack
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.policy_inputs import (
     as_mask,
-    as_numbers,
     as_reward,
     as_rewards,
     as_starts,
@@ -27,37 +28,50 @@ from riskpath.evaluation.policy_inputs import (
     short,
 )
 from riskpath.evaluation.policy_tracing import plain_name
+from riskpath.validation import as_numbers
 
 Memories = tuple[Any, ...]
 
 
 class ExportedPolicy:
-    """A policy that was exported: a function of arrays, which any number of threads may call."""
+    """An exported policy: a function of arrays, which any number of threads may call."""
 
-    def __init__(self, program: Callable[..., Any], description: dict[str, Any], traceable: bool = True):
+    def __init__(
+        self,
+        program: Callable[..., Any],
+        description: dict[str, Any],
+        traceable: bool = True,
+        device: Any = None,
+    ):
         """Prepare a policy.
 
         Args:
             program: One step of many environments.
             description: Its inputs, names and versions.
             traceable: Whether JAX compiles the program; otherwise it is called as it is.
+            device: Where it runs; by default where JAX runs everything.
         """
         self.description = description
         """What `policy.json` holds: agent, measure, environment, inputs, names and versions."""
-        self._call, self._step = program, jax.jit(program) if traceable else program
+        jit: Any = jax.jit
+        if device is not None:
+            jit = functools.partial(jax.jit, in_shardings=jax.sharding.SingleDeviceSharding(device))
+        self._call, self._step = program, jit(program) if traceable else program
         self._shape = tuple(description["observation"]["shape"])
         self._dtype = np.dtype(description["observation"]["dtype"])
         self._count = int(description["num_actions"])
+        self._space, self._actions = description.get("observation_space"), description.get("action_space")
+        self._leading = description.get("first_entries", False)  # the policy looks at no others
         self._states = description["states"] and {_key(name): i for i, name in enumerate(description["states"])}
         self.fresh = tuple(np.zeros((1, *leaf["shape"]), leaf["dtype"]) for leaf in description["memory"])
         """A memory for the start of an episode, where its numbers do not count."""
         # Fewer arguments take less time: an observation of few numbers and the reward are one.
         self._mixed = bool(description["mixed"])
         self._packs = traceable and self._dtype == np.float32 and self._states is None and not self._mixed
-        self._step_packed = jax.jit(self._unpack)
+        self._step_packed = jit(self._unpack)
         # What does not change from call to call is on the device already.
-        self._all, self._yes = jnp.ones((1, self._count), bool), jnp.ones((1,), bool)
-        self._no = jnp.zeros((1,), bool)
+        constants = np.ones((1, self._count), bool), np.ones((1,), bool), np.zeros((1,), bool)
+        self._all, self._yes, self._no = jax.device_put(constants, device) if traceable else constants
 
     def __repr__(self) -> str:
         about = self.description
@@ -96,11 +110,12 @@ class ExportedPolicy:
         rewards: Any = None,
         masks: Any = None,
         starts: Any = None,
-    ) -> tuple[np.ndarray, Memories]:
+    ) -> tuple[Any, Memories]:
         """Return greedy actions for many environments, and their memories for the next call.
 
         Args:
-            observations: One for each environment; states of a finite problem by their numbers.
+            observations: One for each environment, of a `Dict` or `Tuple` space as vector environments return them;
+                states of a finite problem by their numbers.
             memories: The memories that the previous call returned; None at first.
             rewards: The reward of the previous step of each environment.
             masks: Which actions are available, [environments, actions].
@@ -108,7 +123,17 @@ class ExportedPolicy:
 
         The policy of an exact solution answers −1 where the problem has no such step.
         """
+        if self._space is not None and not _is_array(observations, self._shape):
+            observations = np.stack([self.read(one) for one in unstack(self._space, observations)])
+        actions, memories = self.act_rows(observations, memories, rewards, masks, starts)
+        return actions if self._actions is None else build_element(self._actions, actions), memories
+
+    def act_rows(
+        self, observations: Any, memories: Memories | None, rewards: Any, masks: Any, starts: Any
+    ) -> tuple[np.ndarray, Memories]:
+        """Return what `act_batch` returns, for observations that `read` returned; `write` reads the actions."""
         obs = as_numbers(observations, "an observation").astype(self._dtype)
+        obs = obs[:, : self._shape[0]] if self._leading and obs.ndim == 2 else obs
         if obs.shape[1:] != self._shape or obs.ndim != len(self._shape) + 1 or not len(obs):
             raise RiskpathError(f"observations must have shape (environments, *{self._shape}), got {obs.shape}")
         self._require_states(obs)
@@ -136,23 +161,28 @@ class ExportedPolicy:
         return self._call(memory, obs, packed[-1:], masks, starts, seeds)
 
     def read(self, observation: Any) -> np.ndarray:
-        """Return one observation as `act_batch` takes it, without the axis of environments."""
+        """Return one observation as `act_rows` takes it, without the axis of environments."""
         if self._states is not None:
             return self._state(observation)
+        if self._space is not None and not _is_array(observation, self._shape, 0):
+            return flatten_element(self._space, observation)
         obs = as_numbers(observation, "an observation").astype(self._dtype)
+        obs = obs[: self._shape[0]] if self._leading and obs.ndim == 1 else obs
         if obs.shape != self._shape:
             raise RiskpathError(f"an observation must have shape {self._shape}, got {obs.shape}")
         self._require_states(obs)
         return obs
 
     def write(self, action: np.ndarray | np.generic) -> Any:
-        """Return one action of `act_batch` as a call of the policy returns it: by its name if it has one."""
+        """Return one action of `act_rows` as a call of the policy returns it: an action of the environment."""
         if names := self.description["actions"]:
             if int(action) < 0:
                 raise RiskpathError(
                     "the policy has no action here: the problem has no such step, or the mask forbids it"
                 )
             return names[int(action)]
+        if self._actions is not None:
+            return build_element(self._actions, np.asarray(action))
         return action if np.ndim(action) else int(action)
 
     def _require_states(self, obs: np.ndarray) -> None:
@@ -169,6 +199,11 @@ class ExportedPolicy:
         shapes = [getattr(part, "shape", None) for part in memories] if isinstance(memories, tuple | list) else None
         if shapes != [(count, *leaf.shape[1:]) for leaf in self.fresh]:
             raise RiskpathError(f"memory must be None or what this policy returned for {count} environments")
+
+
+def _is_array(values: Any, shape: tuple[int, ...], axes: int = 1) -> bool:
+    """Tell whether observations are an array already, as `gymnasium.spaces.flatten` makes it."""
+    return isinstance(values, np.ndarray) and values.shape[axes:] == shape
 
 
 def _key(name: Any) -> str:

@@ -1,4 +1,4 @@
-"""Greedy rollouts in environments that the host steps: those of all lanes together, one compiled call for each step."""
+"""Greedy rollouts in environments that the host steps: all lanes together, with one compiled call per step."""
 
 import functools
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from jaxtyping import Array, Shaped
 from riskpath.agents.agent import Agent, AgentState, act_greedily
 from riskpath.envs.vector import VectorEnvironment
 from riskpath.evaluation.packing import Layout
-from riskpath.evaluation.rollout import Returns, repeat_memory
+from riskpath.evaluation.rollout import Returns, lane_count, repeat_memory
 from riskpath.types import EnvSpec, Key, TimeStep, tree_where
 
 
@@ -30,8 +30,8 @@ def rollout_on_host(
 ) -> Returns:
     """Roll out greedy episodes of every lane.
 
-    An environment that has finished an episode starts the next one of its lane, until all have begun. Every episode
-    that is begun is finished and counted, so that long ones count as much as short ones.
+    An environment that has finished an episode starts the next one of its lane, until all have begun. Every started
+    episode is finished and counted, so that the sample does not favour short ones.
 
     Args:
         agent: The agents, with an axis of lanes.
@@ -39,11 +39,11 @@ def rollout_on_host(
         vector: The environments; each lane has the same number of them.
         spec: Their specification.
         episodes: Number of episodes for each lane.
-        limit: Steps after which the environments truncate episodes on our behalf.
+        limit: Steps after which the environments truncate an episode for this evaluation.
         key: Random key.
         progress: Called with the number of episodes that are finished and of all episodes.
     """
-    lanes, size = state.gradient_steps.shape[0], vector.num_envs
+    lanes, size = lane_count(state), vector.num_envs
     key, start_key = jax.random.split(key)
     observation, mask = vector.reset(jax.random.split(start_key, size))
     fixed, constant = _pack((agent, state))
@@ -66,7 +66,7 @@ def rollout_on_host(
 
 
 class _Accounts:
-    """The returns of the episodes that are under way and of those that are finished."""
+    """The returns of current and finished episodes."""
 
     def __init__(self, lanes: int, size: int, episodes: int, discount: np.ndarray):
         width = size // lanes

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riskpath.mdp.frontier import Frontier
+from riskpath.evaluation.bootstrap import Interval
+from riskpath.mdp.exact.frontier import Frontier
 from riskpath.plot.notebook import html_table
 
 
@@ -22,11 +23,19 @@ class LearnedFrontier:
     """Its CVaR at that level."""
     exact: Frontier | None = None
     """The exact frontier, if the problem is finite."""
+    intervals: list[Interval] | None = None
+    """The mean CVaR over seeds with its 95 % interval at every level; None where all figures are exact."""
 
     def rows(self) -> list[dict[str, float]]:
-        """Return for every level the medians of CVaR and mean over seeds and, where known, the best CVaR."""
+        """Return for every level the medians of CVaR and mean over seeds and, where known, the best CVaR.
+
+        "low" and "high", where figures come from sampled episodes, are the 95 % interval of the mean CVaR over seeds.
+        """
         columns = {"level": self.levels, "cvar": np.median(self.values, axis=1), "mean": np.median(self.means, axis=1)}
         columns |= {"lowest seed": self.values.min(axis=1), "highest seed": self.values.max(axis=1)}
+        if self.intervals is not None:
+            columns |= {"low": np.array([i.low for i in self.intervals])}
+            columns |= {"high": np.array([i.high for i in self.intervals])}
         if self.exact is not None:
             columns["best cvar"] = self.exact.values
         return [dict(zip(columns, map(float, row), strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -23,7 +23,6 @@ from riskpath.evaluation.policy_file import PLATFORMS, compile_policy, write_pol
 from riskpath.evaluation.policy_inputs import (
     as_action,
     as_mask,
-    as_numbers,
     as_reward,
     missing_reward,
     read_action,
@@ -43,12 +42,12 @@ from riskpath.evaluation.policy_tracing import trace_learned
 from riskpath.mdp.model import FiniteMDP
 from riskpath.nn.losses import midpoints
 from riskpath.types import EnvSpec
-from riskpath.validation import require_counts
+from riskpath.validation import as_numbers, require_counts
 
 Arrays = tuple[Any, Any, Any]
 """Observation, reward and mask."""
-TOGETHER = 32
-"""Situations of an exact evaluation that are answered in one call."""
+BATCHES = (512, 128, 32)
+"""How many situations of an exact evaluation are answered in one call. Each size is compiled once."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +84,17 @@ class LearnedPolicy:
             return [self(*situation) for situation in situations]
         found: list[tuple[Any, Any]] = []
         fresh = MemoryRow(jax.device_get(jax.tree.leaves(self._first_memory)))
-        for begin in range(0, len(situations), TOGETHER):
-            some = list(situations[begin : begin + TOGETHER])
-            full = some + some[-1:] * (TOGETHER - len(some))  # every call has the same shapes
-            states, rows, rewards = zip(*full, strict=True)
-            observations, available, names = zip(*map(self._read, states), strict=True)
+        observations, available = self.tables
+        while rest := situations[len(found) :]:
+            size = next((size for size in BATCHES if size <= len(rest)), BATCHES[-1])
+            some = list(rest[:size])
+            states, rows, rewards = zip(*some, *[some[-1]] * (size - len(some)), strict=True)
+            numbers, names = [self._number(state) for state in states], _names(self.environment.problem)[1]
             memories = stack_rows([row or fresh for row in rows], self._first_memory)
-            seen = np.stack(observations).astype(self._spec.observation_dtype)
-            arrays = seen, np.array(rewards, np.float32), np.stack(available)
+            seen = observations[numbers].astype(self._spec.observation_dtype)
+            arrays = seen, np.array(rewards, np.float32), available[numbers]
             actions, after = jax.device_get(_act_all(self.agent, self.state, memories, *arrays))
-            chosen = [names[0][action] for action in actions[: len(some)]]
+            chosen = [names[action] for action in actions[: len(some)]]
             found += zip(chosen, split_rows(after, len(some)), strict=True)
         return found
 
@@ -158,7 +158,7 @@ class LearnedPolicy:
 
     @functools.cached_property
     def _weights(self) -> dict[int, float]:
-        """The members that are played and their probabilities."""
+        """The candidates that are played and their probabilities."""
         if not isinstance(self.agent, Population):
             return {0: 1.0}
         weights = self.agent.weights(self.state)
@@ -221,7 +221,9 @@ class LearnedPolicy:
     @functools.cached_property
     def _first_memory(self) -> PolicyMemory:
         # On the state's device as every later memory is: otherwise the first call would need a program of its own.
-        return jax.device_put(first_memory(self.state, self._spec), self.state.gradient_steps.sharding)
+        return jax.device_put(
+            first_memory(self.state, self._spec), jax.tree.leaves(eqx.filter(self.state, eqx.is_array))[0].sharding
+        )
 
     @functools.cached_property
     def tables(self) -> tuple[np.ndarray, np.ndarray]:
@@ -254,16 +256,19 @@ class LearnedPolicy:
         arrays = np.asarray(observation, spec.observation_dtype), np.asarray(as_reward(reward), np.float32), mask
         return memory, arrays, names
 
+    def _number(self, state: Any) -> int:
+        """Return the number of a state of a finite problem."""
+        numbers = _names(getattr(self.environment, "problem", None))[0]
+        if not _is_known(state, numbers):
+            raise RiskpathError(f"the problem has no state {short(state)}; it has {_few(numbers)}")
+        return numbers[state]
+
     def _read(self, state: Any) -> tuple[Any, np.ndarray, list[Any]]:
         """Return the observation, the available actions and, for a finite problem, the names of all actions."""
         spec = self._spec
         if isinstance(self.environment, FiniteEnvironment):
-            assert self.environment.problem is not None
-            number, names = _names(self.environment.problem)
-            if not _is_known(state, number):
-                raise RiskpathError(f"the problem has no state {short(state)}; it has {_few(number)}")
-            observations, available = self.tables
-            return observations[number[state]], available[number[state]], names
+            number, (observations, available) = self._number(state), self.tables
+            return observations[number], available[number], _names(self.environment.problem)[1]
         if translation := getattr(self.environment, "translation", None):
             space = translation.observation_space
             if space.shape is not None:  # not a dictionary or a tuple

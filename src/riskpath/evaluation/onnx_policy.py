@@ -20,7 +20,6 @@ from riskpath.evaluation.exported_policy import ExportedPolicy
 from riskpath.evaluation.plain_program import plain
 from riskpath.evaluation.policy_tracing import FORMAT, VERSION, TracedPolicy
 from riskpath.extras import require_extra
-from riskpath.nn.kernels import without_kernels
 
 METADATA = "riskpath"
 
@@ -40,7 +39,7 @@ def write_onnx(policy: TracedPolicy) -> bytes:
         )
     one = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape[1:], array.dtype), policy.inputs(1))
     try:
-        with without_kernels(), _quiet():
+        with _quiet():
             step = plain(policy.step, one, seed=np.uint32(0))  # without a draw it does not matter
             model = converter.to_onnx(
                 step,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 SMALL = 1_024
-"""Arrays with at most this many entries are packed; to copy larger ones would take longer."""
+"""The largest number of entries of a packed array; copying larger ones would take longer."""
 
 
 class Place(NamedTuple):
@@ -34,10 +34,10 @@ class Place(NamedTuple):
 
 
 class Layout:
-    """All that is known about a PyTree when a program is compiled, and how its arrays are packed.
+    """The static part of a PyTree, and how its arrays are packed.
 
-    Large arrays come first, as they are; then one vector for each type of small ones. To flatten a PyTree and to hash
-    this takes longer than a step of a small network: both are done once for many steps, and equal layouts are one
+    Large arrays come first, unchanged; then one vector for each type of small ones. Flattening a PyTree and hashing its
+    layout take longer than a step of a small network, so both are done once for many steps, and equal layouts are one
     object.
     """
 

@@ -1,8 +1,8 @@
-"""A function with nothing in its trace but elementary operations, for converters that know no others.
+"""A function whose trace has only elementary operations, for converters that know no others.
 
-A trace of JAX has calls of other functions, branches for platforms, and unused results (such as random
-numbers of a policy that draws none). Here calls are inlined, the branch of a CPU is taken, what follows from constants
-is computed at once, and unused results are left out.
+A JAX trace has calls of other functions, branches for platforms, and unused results (such as random numbers of a policy
+that draws none). Here calls are inlined, the branch of a CPU is taken, constants are folded, and unused results are
+removed.
 """
 
 from collections.abc import Callable, Sequence
@@ -67,9 +67,12 @@ def _evaluate(closed: ClosedJaxpr, arguments: Sequence[Any], known: dict[Any, An
 
 def _chosen(equation: Any, known: dict[Any, Any]) -> list[Any]:
     """Return the one input that an operation passes on because its condition is known, if it is such an operation."""
-    if equation.primitive.name != "select_n" or equation.invars[0] not in known:
+    if equation.primitive.name != "select_n":
         return []
-    condition = np.unique(np.asarray(known[equation.invars[0]]))
+    which = equation.invars[0]
+    if not isinstance(which, Literal) and which not in known:
+        return []
+    condition = np.unique(np.asarray(which.val if isinstance(which, Literal) else known[which]))
     return [equation.invars[1 + int(condition[0])]] if len(condition) == 1 else []
 
 

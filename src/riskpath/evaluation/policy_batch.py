@@ -16,7 +16,6 @@ from riskpath.envs.finite import FiniteEnvironment
 from riskpath.errors import RiskpathError, in_one_line
 from riskpath.evaluation.policy_inputs import (
     as_mask,
-    as_numbers,
     as_rewards,
     as_starts,
     episode_seeds,
@@ -24,6 +23,7 @@ from riskpath.evaluation.policy_inputs import (
     short,
 )
 from riskpath.evaluation.policy_program import first_memory, needs_rewards, step_many
+from riskpath.validation import as_numbers
 
 Memories = tuple[np.ndarray, ...]
 """The arrays of all memories; their first axis is that of the environments."""

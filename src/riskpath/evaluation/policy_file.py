@@ -4,7 +4,7 @@
     run.policy().export("policy.onnx")
     policy = rp.load_policy("policy.zip")
 
-The archive has two members: `policy.stablehlo`, the program of one step for any number of environments with all
+The archive has two files: `policy.stablehlo`, the program of one step for any number of environments with all
 parameters in it (`jax.export`), and `policy.json`, which describes its inputs. Any Python with JAX can call it without
 this library. An ONNX model has the same description in its metadata, and runs without JAX. Both are
 
@@ -14,11 +14,12 @@ and every array has an axis of environments first. `starts` resets a memory, so 
 `seeds` matter only to mixtures of policies. `docs/guides/production.md` has the lines for both.
 """
 
+import contextlib
 import io
 import json
-import os
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import jax
 from jax import export
@@ -28,7 +29,7 @@ from riskpath.evaluation.exported_policy import ExportedPolicy
 from riskpath.evaluation.onnx_policy import is_onnx, read_onnx, write_onnx
 from riskpath.evaluation.policy_tracing import FORMAT, VERSION, TracedPolicy
 from riskpath.extras import require_extra
-from riskpath.nn.kernels import without_kernels
+from riskpath.files import write_file
 
 PROGRAM, DESCRIPTION = "policy.stablehlo", "policy.json"
 PLATFORMS = ("cpu", "cuda")
@@ -39,22 +40,21 @@ KNOWN = ("cpu", "cuda", "rocm", "tpu")
 
 def write_policy(policy: TracedPolicy, path: str | Path, platforms: tuple[str, ...] = PLATFORMS) -> Path:
     """Write a policy to a file, as ONNX if its name ends with ".onnx"; only an older export is replaced."""
-    path = Path(path)
-    if path.exists() and not _is_export(path):
-        raise RiskpathError(f"{path} exists and is not an exported policy: give another path")
+    path = require_export(path)
     if not platforms or not set(platforms) <= set(KNOWN):
         raise RiskpathError(
             f"platforms must be some of {', '.join(KNOWN)}; got {', '.join(map(str, platforms)) or 'none'}"
         )
     content = write_onnx(policy) if is_onnx(path) else _write_archive(policy, platforms)
-    part = path.with_name(path.name + ".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(content)
-        os.replace(part, path)
-    except OSError as error:
-        raise RiskpathError(f"cannot write {path}: {error.strerror or error}") from None
-    return path
+    return write_file(path, content)
+
+
+def require_export(path: str | Path) -> Path:
+    """Return the path of an exported policy; refuse a file that is something else."""
+    place = Path(path)
+    if place.exists() and not _is_export(place):
+        raise RiskpathError(f"{path} exists and is not an exported policy: give another path")
+    return place
 
 
 def load_policy(path: str | Path) -> ExportedPolicy:
@@ -69,15 +69,24 @@ def load_policy(path: str | Path) -> ExportedPolicy:
         raise RiskpathError(f"{path} {why}") from None
     if description.get("format") != FORMAT or description.get("version") != VERSION:
         raise RiskpathError(f"{path} has another format than {FORMAT} {VERSION}")
-    here = export.default_export_platform()
-    if here not in (there := description.get("platforms", [here])):
-        raise RiskpathError(f"{path} was exported for {', '.join(there)}; JAX runs on {here} here")
+    device = _device(path, description.get("platforms", list(PLATFORMS)))
     require_extra("flatbuffers", "export", "an exported policy")
     try:
-        return ExportedPolicy(export.deserialize(bytearray(program)).call, description)
+        return ExportedPolicy(export.deserialize(bytearray(program)).call, description, device=device)
     except Exception as error:  # whatever a damaged program leads to
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise RiskpathError(f"{path} is damaged, or of a version of JAX that is too different: {reason}") from None
+
+
+def _device(path: str | Path, platforms: list[str]) -> Any:
+    """Return where a program runs: None for the default of JAX, else a device of another platform of this machine."""
+    here = export.default_export_platform()
+    if here in platforms:
+        return None
+    for platform in platforms:  # for example the CPU of a machine with a GPU
+        with contextlib.suppress(RuntimeError):
+            return jax.devices(platform)[0]
+    raise RiskpathError(f"{path} was exported for {', '.join(platforms)}; JAX runs on {here} here")
 
 
 def compile_policy(policy: TracedPolicy) -> ExportedPolicy:
@@ -88,8 +97,7 @@ def compile_policy(policy: TracedPolicy) -> ExportedPolicy:
 def _program(policy: TracedPolicy, platforms: tuple[str, ...]) -> export.Exported:
     """Return the program of a policy for any number of environments."""
     (count,) = export.symbolic_shape("environments")
-    with without_kernels():
-        return export.export(jax.jit(jax.vmap(policy.step)), platforms=platforms)(*policy.inputs(count))
+    return export.export(jax.jit(jax.vmap(policy.step)), platforms=platforms)(*policy.inputs(count))
 
 
 def _write_archive(policy: TracedPolicy, platforms: tuple[str, ...]) -> bytes:

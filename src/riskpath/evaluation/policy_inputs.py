@@ -1,6 +1,6 @@
 """Checks of the observations, rewards, action masks and actions that a policy receives; an error is one line.
 
-A network answers anything with some action, also NaN. Therefore wrong numbers are refused before it sees them.
+A network returns some action for any input, even NaN. Therefore wrong numbers are refused before it sees them.
 """
 
 import math
@@ -12,23 +12,7 @@ import numpy as np
 
 from riskpath.errors import RiskpathError
 from riskpath.types import EnvSpec
-
-LARGEST = float(np.finfo(np.float32).max)
-"""The largest number that a network can represent."""
-
-
-def as_numbers(values: Any, what: str) -> np.ndarray:
-    """Return an array of finite numbers."""
-    try:
-        array = np.asarray(values)
-    except ValueError:  # rows of different lengths
-        array = np.asarray(None)
-    if array.dtype.kind not in "biuf":
-        raise RiskpathError(f"{what} must consist of numbers, got {short(values)}")
-    if array.dtype.kind == "f" and not (np.abs(array) <= LARGEST).all():
-        wrong = array[~(np.abs(array) <= LARGEST)].ravel()[0]
-        raise RiskpathError(f"{what} must consist of finite numbers, got {wrong}")
-    return array
+from riskpath.validation import LARGEST, as_numbers
 
 
 def require_states(numbers: np.ndarray, count: int, start: int = 0) -> None:
@@ -71,7 +55,7 @@ def as_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def as_starts(starts: Any, memories: Any, count: int) -> np.ndarray:
-    """Return in which environments an episode begins: by default in all if there are no memories yet, else in none."""
+    """Tell for each environment whether an episode begins: by default in all without memories yet, else in none."""
     array = np.full(count, memories is None) if starts is None else np.asarray(starts, bool).ravel()
     if len(array) != count:
         raise RiskpathError(f"episode starts are of {len(array)} environments, the observation of {count}")

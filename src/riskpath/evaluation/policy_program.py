@@ -2,7 +2,7 @@
 
     action, memory = step(memory, observation, reward, mask, start, seed)
 
-The memory travels as the tuple of its arrays, and `start` resets it: a caller needs to know nothing about an agent.
+The memory is passed as the tuple of its arrays, and `start` resets it: a caller needs no knowledge of the agent.
 """
 
 from collections.abc import Callable, Sequence

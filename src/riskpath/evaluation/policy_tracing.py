@@ -1,4 +1,4 @@
-"""A policy as a program of one environment, with the description of its inputs: what every export starts from.
+"""A policy as a program for one environment, with the description of its inputs: the basis of every export.
 
 action, memory = step(memory, observation, reward, mask, start, seed)
 """
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from riskpath.envs.finite import FiniteEnvironment
+from riskpath.envs.plain_spaces import describe_space
 from riskpath.evaluation.policy_program import first_memory, needs_rewards, step_of
 from riskpath.version import __version__
 
@@ -21,7 +22,7 @@ FORMAT, VERSION = "riskpath policy", 1
 
 @dataclass(frozen=True)
 class TracedPolicy:
-    """What an export needs to know about a policy."""
+    """A policy in the form that every export needs."""
 
     step: Callable[..., Any]
     """One step of one environment."""
@@ -65,6 +66,8 @@ def trace_learned(policy: Any) -> TracedPolicy:
         "risk": str(jax.tree.map(lambda level: float(f"{level:.6g}"), agent.risk)),
         "environment": env.problem.name if finite and env.problem else type(env).__name__,
         "observation": {"shape": list(shape), "dtype": np.dtype(dtype).name},
+        "observation_space": translation and _unless_array(translation.observation_space, shape),
+        "action_space": translation and _unless_array(translation.action_space),
         "num_states": len(available) if available is not None else spec.num_states,
         "first_state": offset,
         "num_actions": spec.num_actions,
@@ -75,6 +78,12 @@ def trace_learned(policy: Any) -> TracedPolicy:
         "actions": actions,
     }
     return TracedPolicy(one, description)
+
+
+def _unless_array(space: Any, shape: tuple[int, ...] | None = None) -> Any:
+    """Return a space as plain data; None if its elements are numbers, or arrays of this shape."""
+    about = describe_space(space)
+    return None if about["space"] == "Discrete" or (about["space"] == "Box" and space.shape == shape) else about
 
 
 def header() -> dict[str, Any]:

@@ -23,7 +23,7 @@ from riskpath.types import EnvSpec, Key, Keys, TimeStep, shapes_of
 Returns = tuple[Float[np.ndarray, "L N"], Float[np.ndarray, "L N"], Bool[np.ndarray, "L N"]]
 """Returns, discounted returns, and which episodes ended before the limit on their steps."""
 MEMORY_SHARE, DEFAULT_MEMORY = 0.25, 4e9
-"""Share of the device's memory that a piece may use, and what is assumed where the device does not report it."""
+"""Fraction of the device's memory that a piece may use, and the assumed memory of a device that does not report it."""
 _NEEDED: dict[Hashable, int] = {}
 """Bytes for one step of one episode, for every agent seen so far: tracing `act` takes as long as a short rollout."""
 
@@ -32,6 +32,11 @@ def begin(env: Environment, spec: EnvSpec, key: Key) -> tuple[Any, TimeStep]:
     """Start an episode: return the environment's state and its first time step."""
     observation, env_state = env.reset(key)
     return env_state, spec.first_time_step(observation, env.action_mask(env_state))
+
+
+def lane_count(state: AgentState) -> int:
+    """Return the number of lanes."""
+    return jax.tree.leaves(eqx.filter(state, eqx.is_array))[0].shape[0]
 
 
 def repeat_memory(memory: Any, times: int) -> Any:
@@ -49,7 +54,7 @@ def rollout(
     agent: Agent, env: Environment, state: AgentState, spec: EnvSpec, episodes: int, limit: int, *, keys: Keys
 ) -> Returns:
     """Roll out greedy episodes of every lane; agent, environment, state and keys have an axis of lanes."""
-    lanes = state.gradient_steps.shape[0]
+    lanes = keys.shape[0]
     keys = jax.vmap(lambda key: jax.random.split(key, episodes))(keys)
     size = min(episodes, _piece(agent, state, spec, lanes))
     while True:
@@ -101,7 +106,7 @@ def _rollout_piece(agent: Agent, env: Environment, state: AgentState, spec: EnvS
 
 
 def _piece(agent: Agent, state: AgentState, spec: EnvSpec, lanes: int) -> int:
-    """Return how many episodes of each lane fit into memory side by side.
+    """Return the number of episodes of each lane that fit into memory together.
 
     One step of one episode needs at most the sum of all intermediate arrays of `act`.
     """
@@ -140,7 +145,7 @@ def _intermediate_bytes(jaxpr: Any) -> int:
 def initial_values(
     agent: Agent, state: AgentState, spec: EnvSpec, observation: Shaped[Array, "L *obs"], mask: Bool[Array, "L *A"]
 ) -> Float[Array, " L"]:
-    """Return what every lane predicts an episode to be worth that starts with such an observation."""
+    """Return the value that every lane predicts for an episode with this first observation."""
 
     def one(agent: Agent, state: AgentState, observation: Any, mask: Any) -> Float[Array, ""]:
         return agent.value(state, state.initial_memory, spec.first_time_step(observation, mask))

@@ -1,6 +1,6 @@
 """The policy of an exact solution as a table, so that it exports and serves like a learned one.
 
-A node is what a policy has decided: its state, action and memory. The table lists the outcomes that can follow each
+A node is a decision of the policy: its state, action and memory. The table lists the outcomes that can follow each
 node, with the node that the policy reaches then. A policy that remembers the return so far has a node for each return.
 The program of a step looks up the outcome with the observed state and the nearest reward. Its action is −1 where the
 problem has no such outcome.
@@ -16,9 +16,11 @@ import numpy as np
 
 from riskpath.envs.finite import action_numbers, state_numbers
 from riskpath.errors import RiskpathError
+from riskpath.evaluation.grid_program import trace_grid
 from riskpath.evaluation.learned_policy import LearnedPolicy
 from riskpath.evaluation.policy_file import PLATFORMS, write_policy
 from riskpath.evaluation.policy_tracing import TracedPolicy, header, plain_name, trace_learned
+from riskpath.mdp.grid.solution import GridSolution
 from riskpath.mdp.policies import Lottery, RandomisedPolicy
 from riskpath.mdp.solution import Solution
 
@@ -26,11 +28,13 @@ MOST_NODES = 1_000_000
 """The longest table."""
 
 
-def export_policy(policy: LearnedPolicy | Solution, path: str | Path, platforms: tuple[str, ...] = PLATFORMS) -> Path:
-    """Write a policy to one file for production: a learned one, or that of an exact solution; return its path.
+def export_policy(
+    policy: LearnedPolicy | Solution | GridSolution, path: str | Path, platforms: tuple[str, ...] = PLATFORMS
+) -> Path:
+    """Write a policy to one file for production: a learned one, or that of a solution; return its path.
 
     Args:
-        policy: `run.policy()`, or what `rp.solve` returned for a finite problem.
+        policy: `run.policy()`, or the result of `rp.solve`.
         path: The file, "policy.zip", or "policy.onnx" for an ONNX model; only an older export is replaced.
         platforms: Where it is to run: "cpu", "cuda", "tpu" or "rocm".
     """
@@ -43,9 +47,9 @@ def trace(policy: Any) -> TracedPolicy:
         return trace_learned(policy)
     if isinstance(policy, Solution):
         return trace_solution(policy)
-    raise RiskpathError(
-        f"a policy must be run.policy() or the solution of a finite problem, got a {type(policy).__name__}"
-    )
+    if isinstance(policy, GridSolution):
+        return trace_grid(policy)
+    raise RiskpathError(f"a policy must be run.policy() or what rp.solve returned, got a {type(policy).__name__}")
 
 
 def trace_solution(solution: Solution) -> TracedPolicy:

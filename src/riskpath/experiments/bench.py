@@ -17,7 +17,7 @@ from riskpath.experiments import bench_figures, bench_tables
 from riskpath.experiments.bench_cells import Cell, plan
 from riskpath.experiments.bench_scores import rows
 from riskpath.experiments.bench_suite import QUICK_RISKS, RISKS, SIZES, as_entrants, as_problems
-from riskpath.experiments.records import write_json
+from riskpath.files import write_file, write_json
 from riskpath.risk.compose import parse_risk
 from riskpath.sweeps.jobs import Progress, run_jobs
 from riskpath.sweeps.ray_engine import engine
@@ -73,7 +73,7 @@ class Bench:
         content = {"command": self.command, "missing": self.missing, "failed": self.failed}
         content |= {"rows": self.table(), "cells": self.cells}
         write_json(folder / RESULT, content)
-        (folder / TABLE).write_text(self.markdown())
+        write_file(folder / TABLE, self.markdown())
         drawn = [save(self.plot_heat_map().figure, folder / HEAT_MAP)]
         if any(row["share"] is not None for row in self.table()):
             drawn.append(save(self.plot_profiles().figure, folder / PROFILES))
@@ -126,7 +126,7 @@ def bench(
         quick: Short training on two small problems, two minutes on two cores: a first look, not what agents reach.
         only: Train only the cells with this text in their name, for example "Adaptive on".
         command: The command to be recorded with the results.
-        retries: How often a failing cell is tried again.
+        retries: Number of further attempts for a failing cell.
         ray: The address of a Ray cluster on which cells are trained, as for `sweep`; by default in this process.
         progress: True for one progress bar over all cells, or a function of a line that is called after each cell.
     """
@@ -134,7 +134,7 @@ def bench(
     require_counts(0, retries=retries)
     measures = list(dict.fromkeys(str(parse_risk(risk)) for risk in _risks(risks, quick)))
     seeds = seeds or (QUICK_SEEDS if quick else SEEDS)
-    more = given(steps=steps, online_taus=quantiles)
+    more = given(steps=steps, num_quantiles=quantiles)
     cells = plan(
         as_entrants(agents),
         as_problems(problems, quick),

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from riskpath.agents.agent import Agent
 from riskpath.errors import RiskpathError
@@ -23,12 +22,11 @@ from riskpath.experiments.bench_scores import CONFIDENCE, RESAMPLES, exact_inter
 from riskpath.experiments.bench_suite import BenchProblem, Entrant, hyperparameters
 from riskpath.experiments.records import write_json
 from riskpath.risk.compose import BY_NAME, parse_risk
-from riskpath.risk.law import Law
 from riskpath.risk.measures import Mean
 from riskpath.sweeps.jobs import Report
 from riskpath.sweeps.store import difference
 from riskpath.training.codec import encode
-from riskpath.training.exact_laws import SITUATIONS, exact_laws
+from riskpath.training.measured import SITUATIONS
 from riskpath.training.run import Run
 from riskpath.training.train import train
 from riskpath.version import __version__
@@ -65,10 +63,10 @@ class Cell:
     def agents(self) -> list[Agent]:
         """Return the agent of each setting."""
         trained = [Mean()] if self.entrant.control else [parse_risk(risk) for risk in self.risks]
-        return [self.entrant.make(risk, *hyperparameters(self.settings)) for risk in trained]
+        return [self.entrant.make(risk, hyperparameters(self.settings)) for risk in trained]
 
     def configuration(self) -> dict[str, Any]:
-        """Return everything that decides about the result."""
+        """Return everything on which the result depends."""
         return {
             "agent": [encode(agent) for agent in self.agents()],
             "environment": self.problem.identity,
@@ -80,7 +78,7 @@ class Cell:
 
     @property
     def size(self) -> float:
-        """Return how much work it is, compared with other cells."""
+        """Return the amount of work, relative to other cells."""
         return self.settings["steps"]
 
     def split(self) -> Sequence["Cell"]:
@@ -122,27 +120,26 @@ class Cell:
         """Return the value of every seed's greedy policy, with an interval of their mean, for every measure."""
         settings = [0] * len(self.risks) if self.entrant.control else range(len(self.risks))
         pairs = list(zip(settings, self.risks, strict=True))
-        laws = self._laws(run)
-        if laws is not None:
-            values = [np.array([law.risk(risk) for law in laws[setting]]) for setting, risk in pairs]
+        situations = None if self.problem.size == "small" else SITUATIONS
+        found = run.measure(self.settings["episodes"], EVALUATION_SEED, situations)
+        values = [found.values(parse_risk(risk))[setting] for setting, risk in pairs]
+        if found.sample is None:
             intervals = [exact_interval(one) for one in values]
-            episodes = None
         else:
-            episodes = self.settings["episodes"]
-            evaluation = run.evaluate(episodes, EVALUATION_SEED)
             bootstrap = Bootstrap(CONFIDENCE, RESAMPLES, 0)
-            chosen = [evaluation[setting] for setting, _ in pairs]
-            values = [one.values(risk=risk)[0] for one, risk in zip(chosen, self.risks, strict=True)]
+            chosen = [found.sample[setting] for setting, _ in pairs]
             resampled = [one.resample(risk, False, bootstrap)[0] for one, risk in zip(chosen, self.risks, strict=True)]
             intervals = [bootstrap.intervals(one)[0] for one in resampled]
         return [
-            {"risk": risk, "values": one.tolist(), "low": interval.low, "high": interval.high, "episodes": episodes}
+            {
+                "risk": risk,
+                "values": one.tolist(),
+                "low": interval.low,
+                "high": interval.high,
+                "episodes": found.episodes,
+            }
             for risk, one, interval in zip(self.risks, values, intervals, strict=True)
         ]
-
-    def _laws(self, run: Run) -> list[list[Law]] | None:
-        """Return the exact law of every lane; None if there is none, or if it would take too long."""
-        return exact_laws(run, None if self.problem.size == "small" else SITUATIONS)
 
     def store(self, folder: Path, content: dict[str, Any]) -> None:
         """Write the file of this cell."""
@@ -196,7 +193,7 @@ def plan(
 def _optimises(entrant: Entrant, risk: str, settings: dict[str, Any]) -> bool:
     measure = parse_risk(risk)
     try:
-        entrant.make(measure, *hyperparameters(settings))
+        entrant.make(measure, hyperparameters(settings))
     except RiskpathError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""What learned policies are measured against: the exact optimum and the value of the mean-optimal policy.
+"""The references for learned policies: the exact optimum and the value of the mean-optimal policy.
 
 `suite_values.json` holds both for the problems and measures of the suite. It is a small copy of
 `results/suite_optima.json`, which `riskpath reproduce suite-optima` makes. Other problems and measures are solved when
@@ -11,11 +11,11 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from riskpath.errors import RiskpathError
-from riskpath.mdp.grid_solution import GridSolution
+from riskpath.mdp.grid.solution import GridSolution
+from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.solve import as_grid_problem, solve
 from riskpath.risk.compose import parse_risk
-from riskpath.risk.law import Law
 
 FILE = "suite_values.json"
 BEST = ("adaptive", "randomised")
@@ -23,7 +23,7 @@ BEST = ("adaptive", "randomised")
 
 
 class Reference(NamedTuple):
-    """What the policies for one problem and measure are measured against."""
+    """The reference values for one problem and measure."""
 
     mean_optimal: float
     """β of the return of the policy with the best mean."""

@@ -16,7 +16,7 @@ from riskpath.evaluation.bootstrap import Bootstrap, Interval
 from riskpath.experiments.bench_references import Reference
 
 ADVANTAGE = 0.05
-"""The share is shown where the advantage of the optimum is at least this part of the spread of returns."""
+"""The least advantage of the optimum for which the share is shown, as a fraction of the scale of the returns."""
 CONFIDENCE, RESAMPLES = 0.95, 400
 LEVELS = np.linspace(-1.0, 1.0, 201)
 """The scores at which performance profiles are computed."""
@@ -76,7 +76,7 @@ def _row(cell: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
 
 
 def reference_of(result: dict[str, Any]) -> Reference:
-    """Return what a stored result is measured against."""
+    """Return the reference of a stored result."""
     return Reference(result["mean_optimal"], result["optimum"], result["spread"])
 
 

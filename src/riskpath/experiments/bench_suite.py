@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 
 from riskpath.agents.adaptive import Adaptive
 from riskpath.agents.agent import Agent
-from riskpath.agents.config import Training
+from riskpath.agents.config import EpsilonGreedy, Training
 from riskpath.agents.cvar_drl import CVaRDRL
 from riskpath.agents.iqn import IQN
 from riskpath.agents.qrsrm import QRSRM
 from riskpath.agents.tql import TQL
+from riskpath.envs import BY_NAME as ENVIRONMENTS
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import FiniteEnvironment, FiniteProblem, as_finite, finite
+from riskpath.envs.guarded_maze import GuardedMaze
 from riskpath.envs.random_mdp import RandomMDP
 from riskpath.errors import RiskpathError, did_you_mean
 from riskpath.experiments.bench_references import Reference, given_reference, solve_reference, suite_values
@@ -22,6 +24,7 @@ from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.solve import as_grid_problem
 from riskpath.nn.network import Network
 from riskpath.registry import simplify
+from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import Mean, RiskMeasure
 from riskpath.training.codec import encode
 
@@ -45,8 +48,8 @@ SIZES: dict[str, dict[str, Any]] = {
         "buffer_size": 320_000,
         "hidden": (128, 128),
         "batch_size": 256,
-        "online_taus": 32,
-        "act_taus": 64,
+        "num_quantiles": 32,
+        "num_action_quantiles": 64,
         "episodes": 20_000,
     },
     "large": {
@@ -57,8 +60,8 @@ SIZES: dict[str, dict[str, Any]] = {
         "buffer_size": 2_000_000,
         "hidden": (256, 256, 256),
         "batch_size": 1_024,
-        "online_taus": 32,
-        "act_taus": 64,
+        "num_quantiles": 32,
+        "num_action_quantiles": 64,
         "episodes": 100_000,
     },
     "quick": {
@@ -69,8 +72,8 @@ SIZES: dict[str, dict[str, Any]] = {
         "buffer_size": 24_000,
         "hidden": (64,),
         "batch_size": 32,
-        "online_taus": 16,
-        "act_taus": 16,
+        "num_quantiles": 16,
+        "num_action_quantiles": 16,
         "episodes": 2_000,
     },
 }
@@ -82,15 +85,14 @@ class Entrant(NamedTuple):
     """An agent of the benchmark."""
 
     name: str
-    make: Callable[[RiskMeasure, Network, Training], Agent]
-    """Returns the agent for a measure; raises a `RiskpathError` if the agent does not optimise it."""
+    make: Callable[[RiskMeasure, dict[str, Any]], Agent]
+    """Returns the agent for a measure, from its parts; raises a `RiskpathError` if it does not optimise the measure."""
     control: bool = False
     """Whether it is trained for the mean, once for all measures."""
 
 
 def _entrant(name: str, kind: Callable[..., Agent], control: bool = False) -> Entrant:
-    make = lambda risk, network, training: kind(risk, discount=1.0, network=network, training=training)  # noqa: E731
-    return Entrant(name, make, control)
+    return Entrant(name, lambda risk, parts: kind(risk, discount=1.0, **parts), control)
 
 
 AGENTS = {
@@ -138,6 +140,8 @@ class BenchProblem:
         """Return what policies are measured against; solve the problem if it is not known."""
         if self.optima is not None:
             return given_reference(self.name, risk, dict(self.optima), self.spread)
+        if isinstance(self.env, GuardedMaze):
+            return Reference(*self.env.best(parse_risk(risk)), float(self.env.noise))
         known = suite_values().get(self.name, {})
         if risk in known and self.identity == _suite_identity(self.name):
             return known[risk]
@@ -154,26 +158,25 @@ def known_optimum(env: Any, risk: RiskMeasure) -> float | None:
     return None
 
 
-def hyperparameters(settings: dict[str, Any]) -> tuple[Network, Training]:
-    """Return the network and the training of all agents.
+def hyperparameters(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return network, training and exploration of all agents.
 
-    Learning rates fall to 1 % until 90 % of the gradient steps, the probability of a random action until 50 %.
+    Learning rates fall to 1 % until 90 % of the training, the probability of a random action until 50 %.
     """
     starts = min(settings["learning_starts"], settings["steps"] // 4)
-    gradient_steps = max(1, (settings["steps"] - starts) // settings["train_freq"])
-    copied = {key: settings[key] for key in ("train_freq", "buffer_size", "batch_size", "online_taus", "act_taus")}
+    copied = {
+        key: settings[key]
+        for key in ("train_freq", "buffer_size", "batch_size", "num_quantiles", "num_action_quantiles")
+    }
     training = Training(
         learning_rate=1e-3,
-        learning_rate_decay=0.01,
-        decay_steps=0.9 * gradient_steps,
-        epsilon_start=1.0,
-        epsilon_end=0.05,
-        epsilon_steps=0.5 * gradient_steps,
+        final_learning_rate=1e-5,
         learning_starts=starts,
-        target_taus=settings["online_taus"],
+        num_target_quantiles=settings["num_quantiles"],
         **copied,
     )
-    return Network(hidden=settings["hidden"]), training
+    exploration = EpsilonGreedy(initial_eps=1.0, final_eps=0.05, fraction=0.5)
+    return {"network": Network(hidden=settings["hidden"]), "training": training, "exploration": exploration}
 
 
 def as_entrants(agents: Any) -> list[Entrant]:
@@ -189,7 +192,7 @@ def _as_entrant(agent: Any, name: str = "") -> Entrant:
     if isinstance(agent, str):
         return AGENTS[_match("agent", agent, AGENTS)]._replace(**({"name": name} if name else {}))
     if isinstance(agent, Agent):
-        make = lambda risk, network, training: replace(agent, risk=risk)  # noqa: E731
+        make = lambda risk, parts: replace(agent, risk=risk)  # noqa: E731
         return Entrant(name or type(agent).__name__, make, isinstance(agent.risk, Mean))
     if isinstance(agent, type) and issubclass(agent, Agent):
         return _entrant(name or agent.__name__, agent)
@@ -216,7 +219,7 @@ def _as_problem(problem: Any, name: str = "") -> BenchProblem:
     if isinstance(env, FiniteProblem):
         name, env = name or type(env).__name__, as_finite(env)
     name = name or type(env).__name__
-    solvable = isinstance(env, FiniteEnvironment) or as_grid_problem(env) is not None
+    solvable = isinstance(env, FiniteEnvironment | GuardedMaze) or as_grid_problem(env) is not None
     if given.optima is None and not solvable:
         raise RiskpathError(f"{name} cannot be solved exactly: give rp.BenchProblem(env, optima={{risk: (…, …)}})")
     return replace(given, env=env, name=name)
@@ -229,8 +232,8 @@ def _by_name(text: str, known: bool) -> tuple[Any, str]:
         return RandomMDP(seed=int(seed), depth=6), f"RandomMDP:{int(seed)}"
     if known:  # also a Gymnasium id
         return text, text
-    name = _match("problem", head if seed == "0" else text, SUITE)
-    return SUITE[name](), name
+    name = _match("problem", head if seed == "0" else text, SUITE | ENVIRONMENTS)
+    return (SUITE | ENVIRONMENTS)[name](), name
 
 
 @functools.cache

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from riskpath.experiments.reproduce_grid import counted
+from riskpath.files import write_file
 from riskpath.plot import COLOURS, panels, reference_line, save, seeds_curve
 from riskpath.risk.compose import parse_risk
 
@@ -22,7 +23,7 @@ def write(result: dict[str, Any], out: Path) -> list[Path]:
         written.append(save(learning_curves(result), out / "grid_curves.png"))
         written.append(save(return_distributions(result), out / "grid_returns.png"))
         table = out / "grid_paths.md"
-        table.write_text(paths_table(result))
+        write_file(table, paths_table(result))
         written.append(table)
     return written
 
@@ -70,7 +71,7 @@ def curves_panel(axis: Axes, agents: dict[str, list[dict[str, Any]]], best: dict
 
 
 def return_distributions(result: dict[str, Any]) -> Any:
-    """Draw the exact law of the return of the final policies (seeds pooled), and the median CVaR of the seeds."""
+    """Draw the exact return distribution of the final policies (seeds pooled), and the median CVaR of the seeds."""
     figure, axes = panels(1, 2, width=4.6, height=3.2, sharey=True)
     for axis, risk in zip(axes[0], LEVELS, strict=True):
         returns_panel(axis, _by_agent(result, risk), risk)
@@ -81,7 +82,7 @@ def return_distributions(result: dict[str, Any]) -> Any:
 
 
 def returns_panel(axis: Axes, agents: dict[str, list[dict[str, Any]]], risk: str) -> None:
-    """Draw bars for the law of the return of agents, from records of their seeds."""
+    """Draw bars for the distribution of the return of agents, from records of their seeds."""
     for place, (agent, lanes) in enumerate(agents.items()):
         mass: dict[float, float] = {}
         for lane in lanes:

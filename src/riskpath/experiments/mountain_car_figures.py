@@ -15,6 +15,7 @@ from riskpath.experiments.reproduce_mountain_car import (
     summary,
     verdict,
 )
+from riskpath.files import write_file
 from riskpath.plot import COLOURS, EXACT, panels, save, seeds_curve
 
 PUBLISHED = {"iqtd3": "IQTD3", "tql": "TQL joint"}
@@ -24,7 +25,7 @@ def write(result: dict[str, Any], out: Path) -> list[Path]:
     """Draw the figure and write the tables; return the names of the files."""
     if not result["records"]:
         return []
-    (out / "mountain_car.md").write_text(tables(result))
+    write_file(out / "mountain_car.md", tables(result))
     return [save(draw(result), out / "mountain_car.png"), out / "mountain_car.md"]
 
 

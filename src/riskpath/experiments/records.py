@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from riskpath.sweeps.store import write_json as write_json
+from riskpath.files import write_json as write_json
 
 
 def header(command: str, seconds: float) -> dict[str, Any]:

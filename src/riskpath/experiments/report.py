@@ -64,7 +64,7 @@ def mountain_car_report(result: dict[str, Any], out: Path) -> list[Rows | str]:
 
 
 def suite_report(result: dict[str, Any], out: Path) -> list[Rows | str]:
-    """Draw laws and frontiers; return one table for each problem."""
+    """Draw distributions and frontiers; return one table for each problem."""
     tables: list[Rows | str] = []
     for record in result["records"]:
         rows: dict[str, dict[str, Any]] = {}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from riskpath.agents.agent import Agent
-from riskpath.agents.config import Training
+from riskpath.agents.config import EpsilonGreedy, Training
 from riskpath.agents.cvar_drl import CVaRDRL
 from riskpath.agents.iqn import IQN
 from riskpath.agents.tql import TQL
@@ -37,32 +37,29 @@ FINE = Network(hidden=(256,), history_size=64)
 FINE_TRAINING = Training(
     kappa=1.0,
     reward_scale=0.01,
-    learning_rate_decay=0.01,
-    decay_steps=80_000.0,
+    final_learning_rate=1e-5,
+    decay_ends=1.0,
     batch_size=128,
-    online_taus=128,
-    target_taus=128,
-    act_taus=256,
+    num_quantiles=128,
+    num_target_quantiles=128,
+    num_action_quantiles=256,
     buffer_size=100_000,
-    epsilon_start=1.0,
-    epsilon_end=0.1,
-    epsilon_steps=20_000.0,
 )
+FINE_EXPLORATION = EpsilonGreedy(initial_eps=1.0, final_eps=0.1, fraction=0.25)
 TABLE = Network(head="table")
 TABLE_TRAINING = Training(
     kappa=1.0,
     reward_scale=0.01,
     learning_rate=1e-2,
-    learning_rate_decay=0.01,
-    decay_steps=40_000.0,
+    final_learning_rate=1e-4,
+    decay_ends=1.0,
     batch_size=64,
-    online_taus=50,
-    target_taus=50,
-    act_taus=1_000,
+    num_quantiles=50,
+    num_target_quantiles=50,
+    num_action_quantiles=1_000,
     target_update_interval=50,
-    epsilon_start=1.0,
-    epsilon_end=0.05,
 )
+TABLE_EXPLORATION = EpsilonGreedy(initial_eps=1.0, final_eps=0.05)
 
 
 class Program(NamedTuple):
@@ -88,10 +85,10 @@ def programs(quick: bool) -> list[Program]:
     for names in OTHER_MEASURES:
         listed.append(Program("TQL joint", [(TQL(parse_risk(name), network=WIDE), GRID) for name in names], short))
     for form in FORMS:
-        agent = TQL(levels[0], critic=form, network=FINE, training=FINE_TRAINING)
+        agent = TQL(levels[0], critic=form, network=FINE, training=FINE_TRAINING, exploration=FINE_EXPLORATION)
         listed.append(Program(f"TQL {form}, fine", [(agent, PROBE)], middle))
     for form in FORMS:
-        agent = TQL(levels[0], critic=form, network=TABLE, training=TABLE_TRAINING)
+        agent = TQL(levels[0], critic=form, network=TABLE, training=TABLE_TRAINING, exploration=TABLE_EXPLORATION)
         listed.append(Program(f"TQL {form}, table", [(agent, PROBE)], short))
     return listed
 
@@ -139,7 +136,7 @@ def _paths(run: Run) -> list[list[str]]:
 
 
 def _record(name: str, run: Run, setting: int, seed: int, agent: Agent, grid: RiskyGrid) -> dict[str, Any]:
-    """Return the final policy of one lane, its law and its learning curve."""
+    """Return the final policy of one lane, its distribution and its learning curve."""
     policy, law = run.policy(seed, setting), run.law(seed, setting)
     discounted = run.law(seed, setting, float(agent.discount))
     return {

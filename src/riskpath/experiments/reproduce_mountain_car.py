@@ -19,9 +19,8 @@ import jax
 import numpy as np
 
 from riskpath.agents.agent import Agent
-from riskpath.agents.config import ActorCriticTraining
+from riskpath.agents.config import Training
 from riskpath.agents.iqtd3 import IQTD3
-from riskpath.agents.replay_agent import ReplayAgent
 from riskpath.agents.tql_continuous import TQLContinuous
 from riskpath.envs.mountain_car import RiskyMountainCar
 from riskpath.errors import RiskpathError
@@ -44,11 +43,12 @@ Cell = tuple[float, str]
 """Weight of the penalty, and measure."""
 
 
-def agent_for(name: str, measure: RiskMeasure, steps: int, quick: bool = False) -> Agent:
+def agent_for(name: str, measure: RiskMeasure, quick: bool = False) -> Agent:
     """Return the agent of one lane; `quick` halves the widths, with small batches and few quantile levels."""
-    sizes: dict[str, Any] = {"batch_size": 64, "online_taus": 16, "target_taus": 16, "act_taus": 16} if quick else {}
-    decay = {"decay_starts": steps / ENVS / 2, "decay_steps": steps / ENVS / 2}
-    training = ActorCriticTraining(kappa=0.2, reward_scale=0.05, **decay, **sizes)
+    sizes: dict[str, Any] = (
+        {"batch_size": 64, "num_quantiles": 16, "num_target_quantiles": 16, "num_action_quantiles": 16} if quick else {}
+    )
+    training = Training(kappa=0.2, reward_scale=0.05, decay_ends=1.0, **sizes)
     network = Network(hidden=(64, 64) if quick else (128, 128), window=10, normalize_observations=False)
     # Training episodes are cut at 300 of 999 steps, so the limit of training is no end.
     common: dict[str, Any] = {"network": network, "training": training, "bootstrap_at_limit": True}
@@ -102,7 +102,7 @@ class CarGroup:
         clock, judged = time.monotonic(), [list(measures) for measures in self.judged]
         group = list(self.group)
         run = train(
-            [agent_for(self.agent, parse_risk(measure), self.steps, self.quick) for _, measure in group],
+            [agent_for(self.agent, parse_risk(measure), self.quick) for _, measure in group],
             [RiskyMountainCar(c, TRAINING_LIMIT) for c, _ in group],
             steps=self.steps,
             seeds=self.seeds,
@@ -147,7 +147,7 @@ def reproduce(
     for name in AGENTS:
         done = {(r["c"], r["trained_for"]) for r in result["records"] if r["agent"] == name}
         wanted = [cell for cell in cells_of(name, cells) if cell not in done]
-        for group in _groups(name, wanted, steps, seeds, worker.slots) if only in name else []:
+        for group in _groups(name, wanted, seeds, worker.slots) if only in name else []:
             judged = (tuple(m for c2, m in cells if c2 == c) if t == "mean" else (t,) for c, t in group)
             jobs.append(CarGroup(name, tuple(group), tuple(judged), steps, seeds, quick))
 
@@ -183,17 +183,17 @@ def keep(result: dict[str, Any], out: Path) -> None:
     write_json(out / "mountain_car.json", final)
 
 
-def _groups(name: str, cells: list[Cell], steps: int, seeds: int, machines: int = 1) -> list[list[Cell]]:
+def _groups(name: str, cells: list[Cell], seeds: int, machines: int = 1) -> list[list[Cell]]:
     """Return groups of cells that fit into memory together: a lane is little more than its replay buffer.
 
     Several machines share the cells.
     """
     if not cells:
         return []
-    agent = agent_for(name, Mean(), steps)
-    assert isinstance(agent, ReplayAgent)
+    agent = agent_for(name, Mean())
+    assert isinstance(agent, IQTD3 | TQLContinuous)
     windows = 11 if isinstance(agent, TQLContinuous) else 0
-    rows = agent.training.buffer_size + windows * agent.training.samples_per_learn
+    rows = agent.training.buffer_size + windows * agent.training.batch_size * agent.actor.policy_delay
     lane = rows * 16 * 4 + 64e6  # bytes, with ample room for the activations of one update
     stats = jax.devices()[0].memory_stats() or {}
     room = max(1, int(0.6 * stats.get("bytes_limit", 8e9) / (lane * seeds)))
@@ -245,7 +245,7 @@ def published() -> dict[str, Any]:
 
 
 def best_known() -> dict[Cell, dict[str, float]]:
-    """Return the lower bounds on the optimum of each cell that `benchmarks/mountain_car_optimum.py` computed."""
+    """Return the lower bounds on the optimum of each cell that `benchmarks/exact/mountain_car_optimum.py` computed."""
     return {(cell["c"], cell["risk"]): cell for cell in _data("mountain_car_optimum.json")["cells"]}
 
 

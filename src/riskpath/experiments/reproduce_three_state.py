@@ -1,4 +1,4 @@
-"""The paper's first and third figures: the laws that IQN and TQL learn on the three-state problem, as tables.
+"""The paper's first and third figures: the distributions that IQN and TQL learn on the three-state problem, as tables.
 
 The bet is lost with probability 0.1, which is the level of the CVaR: smoothing across that jump changes the result, so
 the critics are tables of quantiles, without networks. IQN never bets (−10), TQL bets twice (79).
@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from riskpath.agents.config import Training
+from riskpath.agents.config import EpsilonGreedy, Training
 from riskpath.agents.iqn import IQN
 from riskpath.agents.tql import TQL
 from riskpath.envs.three_state import ThreeState
 from riskpath.experiments.records import header, write_json
 from riskpath.mdp import operators
+from riskpath.mdp.law import Law
 from riskpath.nn.network import Network
 from riskpath.plot import COLOURS, EXACT, panels, quantile_steps, save
-from riskpath.risk.law import Law
 from riskpath.risk.measures import CVaR
 from riskpath.training.run import Run
 from riskpath.training.train import train
@@ -29,19 +29,18 @@ TRAINING = Training(
     kappa=1.0,
     reward_scale=0.01,
     learning_rate=1e-2,
-    learning_rate_decay=0.01,
-    decay_steps=15_000.0,
-    online_taus=LEVELS,
-    target_taus=LEVELS,
-    act_taus=1_000,
+    final_learning_rate=1e-4,
+    decay_ends=0.75,
+    num_quantiles=LEVELS,
+    num_target_quantiles=LEVELS,
+    num_action_quantiles=1_000,
     learning_starts=1_600,
     batch_size=256,
     train_freq=ENVS,  # many samples for each update, so that the probability to lose is estimated well
     target_update_interval=50,
-    epsilon_start=1.0,
-    epsilon_end=0.5,
     buffer_size=320_000,
 )
+EXPLORATION = EpsilonGreedy(initial_eps=1.0, final_eps=0.5)
 PANELS = (
     ("IQN", "a", ("s0",), "risky"),
     ("IQN", "b", ("s0",), "safe"),
@@ -54,7 +53,7 @@ PANELS = (
     ("TQL", "i", ("s0", "safe", "s1"), "risky"),
     ("TQL", "j", ("s0", "safe", "s1"), "safe"),
 )
-"""Agent, the paper's letter, the state (IQN) or history (TQL), and the action whose law is shown."""
+"""Agent, the paper's letter, the state (IQN) or history (TQL), and the action whose distribution is shown."""
 
 
 def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, show: Any = print) -> dict[str, Any]:
@@ -62,8 +61,8 @@ def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, show: Any = pri
     began, records, policies = time.monotonic(), [], []
     updates = 2_000 if quick else 20_000
     for name, agent in (
-        ("IQN", IQN(RISK, discount=1.0, network=NETWORK, training=TRAINING)),
-        ("TQL", TQL(RISK, discount=1.0, network=NETWORK, training=TRAINING)),
+        ("IQN", IQN(RISK, discount=1.0, network=NETWORK, training=TRAINING, exploration=EXPLORATION)),
+        ("TQL", TQL(RISK, discount=1.0, network=NETWORK, training=TRAINING, exploration=EXPLORATION)),
     ):
         run = train(agent, PROBLEM, steps=updates * ENVS, seeds=seeds, num_envs=ENVS, progress=True)
         records += [_panel(run, *panel) for panel in PANELS if panel[0] == name]
@@ -83,7 +82,7 @@ def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, show: Any = pri
 
 
 def first_figure() -> list[dict[str, Any]]:
-    """Return the table of the first figure, from the operators: laws and their CVaR at every state and action."""
+    """Return the table of the first figure, from the operators: distribution and CVaR at every state and action."""
     mdp = PROBLEM.mdp()
     reward = operators.bellman(mdp, operators.constant_table(mdp), {"s0": "risky", "s1": "risky"})
     best = operators.bellman(mdp, reward, {"s0": "risky", "s1": "risky"})
@@ -98,7 +97,7 @@ def first_figure() -> list[dict[str, Any]]:
 
 
 def exact_law(agent: str, history: tuple[str, ...], action: str) -> Law:
-    """Return the exact law that a critic estimates: of the return to go for IQN, of the whole return for TQL."""
+    """Return the exact distribution that a critic estimates, of the return to go (IQN) or the whole return (TQL)."""
     mdp = PROBLEM.mdp()
     if agent == "IQN":
         table = operators.constant_table(mdp)
@@ -112,7 +111,7 @@ def exact_law(agent: str, history: tuple[str, ...], action: str) -> Law:
 
 
 def _panel(run: Run, agent: str, letter: str, history: tuple[str, ...], action: str) -> dict[str, Any]:
-    """Return the exact law of a panel, and the quantiles that every seed has learned."""
+    """Return the exact distribution of a panel, and the quantiles that every seed has learned."""
     law, quantiles = exact_law(agent, history, action), []
     for seed in range(run.seeds):
         policy, memory = run.policy(seed), None

@@ -1,4 +1,4 @@
-"""The figures and tables of the optima of the suite: laws and frontier of every problem, and a table in Markdown."""
+"""Figures and tables of the suite's optima: the distributions and frontier of every problem, and a Markdown table."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from riskpath.files import write_file
+from riskpath.mdp.law import Law
 from riskpath.plot import panels, plot_frontier, plot_law, save
 from riskpath.plot.style import BLUE, GREEN, GREY, PINK, VERMILION
-from riskpath.risk.law import Law
 
 CLASSES = ("mean-optimal", "markov", "history", "adaptive", "randomised")
 LAWS = {
@@ -17,15 +18,15 @@ LAWS = {
     "adaptive cvar:0.1": ("best at CVaR 0.1", BLUE),
     "adaptive cvar:0.25": ("best at CVaR 0.25", GREEN),
 }
-"""The laws of a figure: label and colour."""
+"""The distributions of a figure: label and colour."""
 PARTS = ("<!-- optima -->", "<!-- end of optima -->")
 """The comments between which a page of the documentation has its table."""
 
 
 def write(result: dict[str, Any], out: Path) -> list[Path]:
-    """Draw the laws and the frontier of every problem in one figure each, and write the table."""
+    """Draw the distributions and the frontier of every problem in one figure each, and write the table."""
     table = out / "suite_optima.md"
-    table.write_text("\n\n".join(f"## {r['problem']}\n\n{markdown(r)}" for r in result["records"]) + "\n")
+    write_file(table, "\n\n".join(f"## {r['problem']}\n\n{markdown(r)}" for r in result["records"]) + "\n")
     return [draw_laws(result, out / "suite_laws.png"), draw_frontiers(result, out / "suite_frontiers.png"), table]
 
 
@@ -41,7 +42,7 @@ def draw_laws(result: dict[str, Any], path: Path) -> Path:
 
 
 def draw_record(axis: Any, record: dict[str, Any]) -> None:
-    """Draw the laws of one problem."""
+    """Draw the distributions of one problem."""
     for name, (label, colour) in LAWS.items():
         if name in record["laws"]:
             law = record["laws"][name]

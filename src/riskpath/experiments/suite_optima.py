@@ -3,8 +3,8 @@
     riskpath reproduce suite-optima
 
 Every problem is solved exactly, or on a grid with a simulated lower bound. `results/suite_optima.json` holds the values
-with their bounds and times, the frontier, and the laws behind the figures. A problem that is finished is stored at
-once, so an interrupted run goes on where it was.
+with their bounds and times, the frontier, and the distributions behind the figures. A problem that is finished is
+stored at once, so an interrupted run goes on where it was.
 """
 
 import time
@@ -18,12 +18,12 @@ import numpy as np
 import riskpath.envs as envs
 from riskpath.errors import RiskpathError
 from riskpath.experiments.records import earlier, header, write_json
-from riskpath.mdp.grid_problem import GridProblem
-from riskpath.mdp.grid_solution import GridSolution
+from riskpath.mdp.grid.problem import GridProblem
+from riskpath.mdp.grid.solution import GridSolution
+from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.solve import as_grid_problem, frontier, solve
 from riskpath.risk.compose import parse_risk
-from riskpath.risk.law import Law
 
 FILE = "suite_optima.json"
 MEASURES = ("mean", "cvar:0.05", "cvar:0.1", "cvar:0.25", "cvar:0.5", "wang:-0.75", "wang:0.75", "pow:-2", "cpw:0.71")
@@ -31,7 +31,7 @@ MEASURES = ("mean", "cvar:0.05", "cvar:0.1", "cvar:0.25", "cvar:0.5", "wang:-0.7
 LEVELS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0)
 """The levels of the frontiers."""
 ATOMS = 400
-"""The number of atoms of the stored laws."""
+"""The number of atoms of the stored distributions."""
 PROBLEMS: dict[str, Callable[[], Any]] = {
     "ThreeState": envs.ThreeState,
     "RiskyGrid": envs.RiskyGrid,
@@ -89,7 +89,7 @@ def reproduce(
 
 
 def solve_problem(name: str) -> dict[str, Any]:
-    """Return the values of one problem for every measure and class, its frontier and a few laws."""
+    """Return the values of one problem for every measure and class, its frontier and a few distributions."""
     began = time.perf_counter()
     env = PROBLEMS[name]()
     problem = as_grid_problem(env) or env.mdp()
@@ -134,7 +134,7 @@ def _classes(problem: FiniteMDP | GridProblem, risk: str) -> dict[str, dict[str,
 
 
 def _cell(problem: Any, risk: str, policies: str, options: dict[str, Any]) -> tuple[dict[str, Any], Law | None]:
-    """Return one value with its bounds and its time, and the law."""
+    """Return one value with its bounds and its time, and the distribution."""
     began = time.perf_counter()
     cell: dict[str, Any] = {"risk": risk, "policies": policies}
     try:
@@ -152,7 +152,7 @@ def _cell(problem: Any, risk: str, policies: str, options: dict[str, Any]) -> tu
 
 
 def _as_json(law: Law) -> dict[str, list[float]]:
-    """Return a law as data, with few atoms: those of equal probability at the means of their parts."""
+    """Return a distribution as data, with few atoms: those of equal probability at the means of their parts."""
     if len(law) > ATOMS:
         edges = np.linspace(0, 1, ATOMS + 1)
         moment = np.interp(edges, np.append(0, law.cumulative), np.append(0, np.cumsum(law.atoms * law.probs)))

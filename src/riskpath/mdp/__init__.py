@@ -1,12 +1,12 @@
 """Finite decision problems, and problems on a grid: model, policies, exact evaluation, operators and exact solvers."""
 
 from riskpath.mdp import operators
-from riskpath.mdp.constrained_solver import RiskFrontier
-from riskpath.mdp.frontier import Frontier
-from riskpath.mdp.grid_policy import GridPolicy
-from riskpath.mdp.grid_problem import GridProblem, Quadrature, finite_noise, normal_noise
-from riskpath.mdp.grid_solution import GridSolution
-from riskpath.mdp.grid_solver import solve_grid
+from riskpath.mdp.exact.constrained_solver import RiskFrontier
+from riskpath.mdp.exact.frontier import Frontier
+from riskpath.mdp.grid.policy import GridPolicy
+from riskpath.mdp.grid.problem import GridProblem, Quadrature, finite_noise, normal_noise
+from riskpath.mdp.grid.solution import GridSolution
+from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import AdaptivePolicy, HistoryPolicy, Lottery, MarkovPolicy, RandomisedPolicy
 from riskpath.mdp.solution import Solution
@@ -20,6 +20,7 @@ __all__ = [
     "GridProblem",
     "GridSolution",
     "HistoryPolicy",
+    "Law",
     "Lottery",
     "MarkovPolicy",
     "Quadrature",
@@ -31,5 +32,4 @@ __all__ = [
     "normal_noise",
     "operators",
     "solve",
-    "solve_grid",
 ]

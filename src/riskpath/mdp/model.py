@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from riskpath.errors import RiskpathError, did_you_mean, short_repr
+from riskpath.mdp.law import Law
 from riskpath.mdp.layers import Layers, successors
 from riskpath.mdp.model_input import (
     check_discount,
@@ -25,8 +26,7 @@ from riskpath.mdp.model_input import (
 )
 from riskpath.mdp.policies import PolicyLike, as_policy
 from riskpath.mdp.policy_evaluation import evaluate, simulate
-from riskpath.mdp.problem import Action, Outcome, Outcomes, State, require_exact_steps
-from riskpath.risk.law import Law
+from riskpath.mdp.problem import Action, Outcome, Outcomes, Progress, State, require_exact_steps
 from riskpath.validation import given, require_counts
 
 __all__ = ["FiniteMDP", "Outcome"]
@@ -83,7 +83,7 @@ class FiniteMDP:
         return replace(self, discount=check_discount(discount))
 
     def evaluate(self, policy: PolicyLike, max_situations: int | None = None) -> Law:
-        """Return the exact law of the return under a policy.
+        """Return the exact return distribution under a policy.
 
         Args:
             policy: A function, a dict {state: action} or a list of actions.
@@ -145,7 +145,7 @@ class FiniteMDP:
 
     @cached_property
     def reward_laws(self) -> dict[tuple[State, Action], Law]:
-        """The law of the immediate reward R(s, a)."""
+        """The distribution of the immediate reward R(s, a)."""
         return {
             (state, action): Law([o.reward for o in listed], [o.prob for o in listed])
             for state, actions in self.outcomes.items()
@@ -164,7 +164,9 @@ class FiniteMDP:
                 successor[state, action] = nexts.pop()
         return successor
 
-    def backward(self, expect: Callable[[list[float], list[float]], float]) -> list[dict[State, dict[Action, float]]]:
+    def backward(
+        self, expect: Callable[[list[float], list[float]], float], progress: Progress | None = None
+    ) -> list[dict[State, dict[Action, float]]]:
         """Return Q_t(s, a) = expect(values, probs) of r + γ V_{t+1}(s′) for every time t.
 
         V_t(s) = max_a Q_t(s, a). `expect` is the mean for the usual backward induction, a risk measure for a nested
@@ -184,6 +186,8 @@ class FiniteMDP:
                     for action, listed in self.outcomes[state].items()
                 }
             tables.append(table)
+            if progress is not None:
+                progress(len(tables), len(self.layers))
             following = {state: max(values.values()) for state, values in table.items()}
         return tables[::-1]
 

@@ -6,9 +6,9 @@ from numbers import Real
 from typing import Any
 
 from riskpath.errors import RiskpathError, short_repr
+from riskpath.mdp.law import PROB_TOLERANCE
 from riskpath.mdp.layers import successors
 from riskpath.mdp.problem import Action, Outcome, Outcomes, State
-from riskpath.risk.law import PROB_TOLERANCE
 
 
 def check_outcomes(outcomes: Any) -> dict[State, dict[Action, tuple[Outcome, ...]]]:

@@ -1,7 +1,7 @@
-"""The operators of the Trajectory Q-Learning paper on tables of return laws, as the paper writes them.
+"""The operators of the Trajectory Q-Learning paper on tables of return distributions, as the paper writes them.
 
-A table holds a law for every (state, action). A history table holds a law for every (history, action), where a
-history (s₀, a₀, s₁, …, s_t) may start in any state. Equation numbers are those of the paper.
+A table holds a distribution for every (state, action). A history table holds a distribution for every (history,
+action), where a history (s₀, a₀, s₁, …, s_t) may start in any state. Equation numbers are those of the paper.
 
 Two points that the proofs of the paper leave out:
 
@@ -9,24 +9,24 @@ Two points that the proofs of the paper leave out:
   only if π depends on the current state alone; `history_values` is the true return.
 - T*_{h,β} is non-expansive in β on tables with Z(h, a) = R_{0:t−1} + γᵗ Z({s_t}, a), an unstated
   assumption of its proof, but not on all tables. `trajectory_optimality` bootstraps from Z(h_{t+1}, ·) instead: it is
-  non-expansive on all tables, and reaches the best history policy after as many steps as an episode has.
+  non-expansive on all tables, and reaches the best history policy after one iteration per step of an episode.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from riskpath.errors import RiskpathError
+from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import History
 from riskpath.mdp.problem import Action, State, require_exact_steps
-from riskpath.risk.compose import as_risk
-from riskpath.risk.law import Law
+from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import Mean, RiskMeasure
 
 Table: TypeAlias = dict[tuple[Any, Any], Law]
-"""{(state, action): law}."""
+"""{(state, action): distribution}."""
 HistoryTable: TypeAlias = dict[tuple[Any, Any], Law]
-"""{(history, action): law}."""
+"""{(history, action): distribution}."""
 TieBreak: TypeAlias = Callable[[Sequence[Action]], Action]
 """Returns one of several actions of equal risk."""
 
@@ -42,7 +42,7 @@ def first(actions: Sequence[Action]) -> Action:
 
 
 def constant_table(mdp: FiniteMDP, law: Law | None = None) -> Table:
-    """Return a table with the same law, by default a certain 0, for every reachable state and each of its actions."""
+    """Return a table with one distribution, by default a certain 0, for every reachable state and action."""
     states = dict.fromkeys(state for layer in mdp.layers.distinct for state in layer)
     return {(state, a): law or Law.point(0.0) for state in states for a in mdp.actions(state)}
 
@@ -51,7 +51,7 @@ def greedy_actions(
     mdp: FiniteMDP, table: Mapping, at: State | History, state: State, risk: RiskMeasure | str
 ) -> list[Any]:
     """Return all actions of `state` that maximise β[Z(at, ·)], in their order; `at` is the state or a history."""
-    risk = as_risk(risk)
+    risk = parse_risk(risk)
     values = {action: risk.value(table[at, action]) for action in mdp.actions(state)}
     best = max(values.values())
     return [action for action, value in values.items() if value >= best - TIE_TOLERANCE * max(1.0, abs(best))]
@@ -88,7 +88,7 @@ def bellman_optimality(mdp: FiniteMDP, table: Table) -> Table:
 
 def risk_greedy_bellman(mdp: FiniteMDP, table: Table, risk: RiskMeasure | str, tie: TieBreak = first) -> Table:
     """Return T*_β Z(s, a) := R(s, a) + γ Z(s′, argmax_a′ β[Z(s′, a′)])   (Eq. 11), the operator of per-step methods."""
-    risk = as_risk(risk)
+    risk = parse_risk(risk)
     return _back_up(mdp, table, lambda state: {tie(greedy_actions(mdp, table, state, state, risk)): 1.0})
 
 
@@ -112,7 +112,7 @@ def histories(mdp: FiniteMDP) -> list[History]:
 
 
 def past_law(mdp: FiniteMDP, taken: History) -> Law:
-    """Return the law of R_{0:t} = Σ_{i≤t} γⁱ R(s_i, a_i), for `taken` = (s₀, a₀, …, s_t, a_t)."""
+    """Return the distribution of R_{0:t} = Σ_{i≤t} γⁱ R(s_i, a_i), for `taken` = (s₀, a₀, …, s_t, a_t)."""
     law = Law.point(0.0)
     for time, pair in enumerate(zip(taken[::2], taken[1::2], strict=True)):
         law = law.convolve(mdp.reward_laws[pair].scale(mdp.discount**time))
@@ -120,7 +120,7 @@ def past_law(mdp: FiniteMDP, taken: History) -> Law:
 
 
 def consistent_table(mdp: FiniteMDP, table: Table) -> HistoryTable:
-    """Return Z(h_t, a) = R_{0:t−1} + γᵗ Z(s_t, a)   (Eq. 12) from a table of laws of the return to go."""
+    """Return Z(h_t, a) = R_{0:t−1} + γᵗ Z(s_t, a)   (Eq. 12) from a table of distributions of the return to go."""
     result: HistoryTable = {}
     for history in histories(mdp):
         past = past_law(mdp, history[:-1])
@@ -153,7 +153,7 @@ def trajectory_optimality(
 
 
 def history_values(mdp: FiniteMDP, policy: Mapping[History, Action]) -> HistoryTable:
-    """Return Z^π(h, a), the law of the whole return when action a follows history h and π is followed afterwards."""
+    """Return Z^π(h, a), the distribution of the whole return when a follows the history h, and then π."""
     result: HistoryTable = {}
     for history in reversed(histories(mdp)):  # from long histories to short ones
         for action in mdp.actions(history[-1]):
@@ -167,7 +167,7 @@ def history_values(mdp: FiniteMDP, policy: Mapping[History, Action]) -> HistoryT
 
 def _greedy(mdp: FiniteMDP, table: HistoryTable, risk: RiskMeasure | str, tie: TieBreak) -> Callable[[History], Action]:
     """Return the greedy policy of a history table."""
-    risk = as_risk(risk)
+    risk = parse_risk(risk)
     return lambda history: tie(greedy_actions(mdp, table, history, history[-1], risk))
 
 

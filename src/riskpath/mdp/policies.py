@@ -162,7 +162,7 @@ def choices(
 
 
 def answers(policy: Policy, situations: Sequence[tuple[State, Any, float]]) -> Sequence[Any]:
-    """Return what a policy returns for each (state, memory, reward); at once, if it has a method `answer_all`."""
+    """Return a policy's result for each (state, memory, reward); in one call, if it has a method `answer_all`."""
     if (together := getattr(policy, "answer_all", None)) is not None:
         return together(situations)
     return [policy(*situation) for situation in situations]

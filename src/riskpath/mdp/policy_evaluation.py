@@ -1,22 +1,23 @@
-"""The exact law of the return of a policy, by propagating the law of the return so far forward in time.
+"""The exact distribution of the return of a policy, by propagating the distribution of the return so far forward in
+time.
 
 Episodes that are in the same state and are about to take the same action with the same memory form one group: their
-futures have the same law, and only the law of the return so far matters. A policy that remembers the return so far
-has one group per return; a Markov policy has one group per state and action.
+futures have the same distribution, and only the distribution of the return so far matters. A policy that remembers the
+return so far has one group per return; a Markov policy has one group per state and action.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 
 from riskpath.errors import RiskpathError, in_one_line, short_repr
+from riskpath.mdp.law import Law
 from riskpath.mdp.policies import Policy, answers, checked_choices, choices
 from riskpath.mdp.problem import Action, Problem, State, require_exact_steps, too_many_steps
-from riskpath.risk.law import Law
 
 MAX_GROUPS = 2_000_000
 """The largest number of groups at one time."""
@@ -26,6 +27,16 @@ MAX_LOOK_AHEAD = 200_000
 
 class TooManySituations(RiskpathError):
     """A policy distinguishes too many situations at one time for an exact evaluation."""
+
+
+class Arrival(NamedTuple):
+    """Episodes before their next decision that look the same to the policy."""
+
+    state: State
+    memory: Any
+    reward: float
+    prob: float
+    return_so_far: Law
 
 
 class Visit(NamedTuple):
@@ -39,48 +50,57 @@ class Visit(NamedTuple):
     return_so_far: Law
 
 
+Group = TypeVar("Group", Arrival, Visit)
+
+
 def visits(
     mdp: Problem, policy: Policy, finals: list[tuple[float, Law]] | None = None, max_situations: int | None = None
 ) -> Iterator[Visit]:
     """Yield every group that can occur under the policy, in order of time.
 
-    The probability and the law of the return of episodes that end are appended to `finals`. A policy that distinguishes
-    more situations at one time than `max_situations`, by default two million, is refused.
+    The probability and the distribution of the return of episodes that end are appended to `finals`. A policy that
+    distinguishes more situations at one time than `max_situations`, by default two million, is refused.
     """
     most = max_situations or MAX_GROUPS
     if too_many_steps(mdp.horizon):
         _require_short_episodes(mdp, policy)
-    arrivals = [(state, None, 0.0, prob, Law.point(0.0)) for state, prob in mdp.start.items()]
+    arrivals = [Arrival(state, None, 0.0, prob, Law.point(0.0)) for state, prob in mdp.start.items()]
     time = 0
     while arrivals:
         groups: dict[Any, list[Visit]] = {}
-        ended = [mdp.is_terminal(state, time) for state, *_ in arrivals]
+        ended = [mdp.is_terminal(arrival.state, time) for arrival in arrivals]
         if finals is not None:
-            finals += [(prob, law) for (*_, prob, law), end in zip(arrivals, ended, strict=True) if end]
+            finals += [
+                (arrival.prob, arrival.return_so_far) for arrival, end in zip(arrivals, ended, strict=True) if end
+            ]
         going = [arrival for arrival, end in zip(arrivals, ended, strict=True) if not end]
         answered = answers(policy, [arrival[:3] for arrival in going])
-        for (state, _, _, prob, return_so_far), answer in zip(going, answered, strict=True):
+        for (state, _, _, prob, law), answer in zip(going, answered, strict=True):
             for share, action, remembered in checked_choices(answer, state, mdp.actions(state)):
                 if prob * share > 0:  # the probability of a long path can underflow
-                    visit = Visit(time, state, action, remembered, prob * share, return_so_far)
+                    visit = Visit(time, state, action, remembered, prob * share, law)
                     groups.setdefault((state, action, _hashable(remembered)), []).append(visit)
         if len(groups) > most:
             raise TooManySituations(f"the policy distinguishes more than {most:,} situations at time {time}")
         if groups:
             require_exact_steps(time + 1, mdp.horizon)
-        arrivals = []
+        following: dict[Any, list[Arrival]] = {}
         scale = mdp.discount**time
-        for visit in map(_merge, groups.values()):
+        for (*_, remembered), members in groups.items():
+            visit = _merge(members)
             yield visit
-            for prob, reward, following in mdp.outcomes[visit.state][visit.action]:
+            for prob, reward, state in mdp.outcomes[visit.state][visit.action]:
                 if prob * visit.prob > 0:
-                    total = visit.return_so_far.shift(scale * reward)
-                    arrivals.append((following, visit.memory, reward, prob * visit.prob, total))
+                    arrival = Arrival(state, visit.memory, reward, prob * visit.prob, visit.return_so_far)
+                    following.setdefault((state, remembered, reward), []).append(arrival)
+        # Episodes that look the same to the policy are answered once, and their returns are shifted once.
+        merged = map(_merge, following.values())
+        arrivals = [one._replace(return_so_far=one.return_so_far.shift(scale * one.reward)) for one in merged]
         time += 1
 
 
 def _require_short_episodes(mdp: Problem, policy: Policy) -> None:
-    """Refuse a policy whose episodes are too long for an exact law, quickly: probabilities are followed, not laws."""
+    """Refuse a policy whose episodes are too long for an exact distribution, by following probabilities only."""
     groups = {(state, None, 0.0): (None, prob) for state, prob in mdp.start.items()}
     time, followed = 0, 0
     while groups and followed < MAX_LOOK_AHEAD:
@@ -99,17 +119,19 @@ def _require_short_episodes(mdp: Problem, policy: Policy) -> None:
         time, groups = time + 1, following
 
 
-def _merge(members: list[Visit]) -> Visit:
+def _merge(members: Sequence[Group]) -> Group:
     """Return one group for several that differ in the return so far only."""
+    first = members[0]
     if len(members) == 1:
-        return members[0]
-    total = sum(member.prob for member in members)
-    law = Law.mix([member.return_so_far for member in members], [member.prob / total for member in members])
-    return members[0]._replace(prob=total, return_so_far=law)
+        return first
+    total, laws = sum(member.prob for member in members), [member.return_so_far for member in members]
+    if len(laws[0]) > 1 or any(len(law) > 1 or law.atoms[0] != laws[0].atoms[0] for law in laws):
+        return first._replace(prob=total, return_so_far=Law.mix(laws, [member.prob / total for member in members]))
+    return first._replace(prob=total)  # a policy that remembers the return so far: all of these have the same one
 
 
 def evaluate(mdp: Problem, policy: Policy, max_situations: int | None = None) -> Law:
-    """Return the law of Σₜ γᵗ rₜ under the policy."""
+    """Return the distribution of Σₜ γᵗ rₜ under the policy."""
     finals: list[tuple[float, Law]] = []
     for _ in visits(mdp, policy, finals, max_situations):
         pass

@@ -3,7 +3,7 @@
 This module lies below the evaluation of policies and below `FiniteMDP`, which offers that evaluation as a method.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from riskpath.errors import RiskpathError
@@ -13,6 +13,8 @@ MAX_STEPS = 10_000
 
 State: TypeAlias = Hashable
 Action: TypeAlias = Hashable
+Progress: TypeAlias = Callable[[int, int], None]
+"""Receives the number of steps done and of all steps."""
 
 
 class Outcome(NamedTuple):
@@ -61,7 +63,7 @@ class Problem(Protocol):
 
 
 def too_many_steps(steps: int | None) -> bool:
-    """Return whether an episode of this many steps is too long for exact computations."""
+    """Tell whether an episode with this number of steps is too long for exact computations."""
     return steps is not None and steps > MAX_STEPS
 
 

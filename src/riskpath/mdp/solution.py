@@ -1,17 +1,17 @@
-"""The result of a solver: the value, the law of the return, the policy, and whether it is proven optimal."""
+"""The result of a solver: the value, the return distribution, the policy, and whether it is proven optimal."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import Policy
 from riskpath.mdp.policy_evaluation import describe_policy
 from riskpath.plot.notebook import html_lines
-from riskpath.risk.law import Law
 from riskpath.risk.measures import RiskMeasure
 
 LINES = 12
-"""How many decisions `Solution.describe` lists."""
+"""Number of decisions that `Solution.describe` lists."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,7 @@ class Component:
     prob: float
     """The probability to draw it."""
     law: Law
-    """The law of its return."""
+    """The distribution of its return."""
     policy: Policy = field(repr=False)
     """The policy."""
 
@@ -39,13 +39,13 @@ class Solution:
     value: float
     """β of the whole return of `policy`, from start to end."""
     law: Law
-    """The law of that return."""
+    """The distribution of that return."""
     policy: Policy = field(repr=False)
     """The policy."""
     optimal: bool
     """Whether it is proven that no deterministic policy of this class has a larger value."""
     report: str
-    """How the solver ended, in one line."""
+    """The outcome of the solver, in one line."""
     details: dict[str, Any] = field(default_factory=dict, repr=False)
     """Numbers of one solver, such as `iterations`, `cycle` and `nested_value`."""
     bounds: tuple[float, float] | None = None
@@ -54,7 +54,7 @@ class Solution:
     """The policies that a randomised policy draws from, the most probable first; empty for other solutions."""
 
     def describe(self) -> str:
-        """Return the value, the decisions and the law of the return as a few lines of text."""
+        """Return the value, the decisions and the return distribution as a few lines of text."""
         lines = [f"{self.risk} of the whole return, {self.policies} policies: {self.value:.6g} ({self.report})"]
         if len(self.components) > 1:
             lines += [f"  with probability {part.prob:.4g}: {part.law}" for part in self.components]
@@ -63,11 +63,11 @@ class Solution:
         return "\n".join([*lines, f"  return: {self.law}"])
 
     def decisions(self, lines: int = LINES) -> list[str]:
-        """Return the decisions of the policy in words, at most so many lines."""
+        """Return the decisions of the policy in words, at most `lines` lines."""
         return describe_policy(self.mdp, self.policy, lines)
 
     def plot(self, ax: Any = None, *, kind: str = "cdf", label: str | None = None, **style: Any) -> Any:
-        """Draw the law of the return into matplotlib axes and return the axes, as `Law.plot` does."""
+        """Draw the return distribution into matplotlib axes and return the axes, as `Law.plot` does."""
         return self.law.plot(ax, kind=kind, label=label, **style)
 
     def _repr_html_(self) -> str:

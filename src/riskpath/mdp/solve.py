@@ -4,24 +4,24 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args, overload
 
 from riskpath.errors import RiskpathError
-from riskpath.mdp.adaptive_solver import solve_adaptive
-from riskpath.mdp.constrained_solver import POINTS, RiskFrontier, risk_frontier, solve_constrained
-from riskpath.mdp.floors import read_floors
-from riskpath.mdp.frontier import LEVELS, Frontier, check_levels, finite_frontier
-from riskpath.mdp.goal_recursion import Progress
-from riskpath.mdp.goal_solver import TOLERANCE
-from riskpath.mdp.grid_market import TIME_LIMIT
-from riskpath.mdp.grid_problem import GridProblem
-from riskpath.mdp.grid_solver import GridPolicies, grid_frontier, solve_grid
-from riskpath.mdp.history_solver import solve_history
-from riskpath.mdp.markov_solver import solve_markov
+from riskpath.mdp.exact.adaptive_solver import solve_adaptive
+from riskpath.mdp.exact.constrained_solver import POINTS, RiskFrontier, risk_frontier, solve_constrained
+from riskpath.mdp.exact.frontier import LEVELS, Frontier, check_levels, finite_frontier
+from riskpath.mdp.exact.goal_solver import TOLERANCE
+from riskpath.mdp.exact.history_solver import solve_history
+from riskpath.mdp.exact.markov_solver import solve_markov
+from riskpath.mdp.exact.nested_solver import solve_nested
+from riskpath.mdp.exact.randomised_solver import solve_randomised
+from riskpath.mdp.grid.problem import GridProblem
+from riskpath.mdp.grid.solution import GridSolution
+from riskpath.mdp.grid.solver import grid_frontier, solve_grid
 from riskpath.mdp.model import FiniteMDP
-from riskpath.mdp.nested_solver import solve_nested
-from riskpath.mdp.problem import require_exact_steps
-from riskpath.mdp.randomised_solver import solve_randomised
+from riskpath.mdp.problem import Progress, require_exact_steps
 from riskpath.mdp.solution import Solution
-from riskpath.risk.compose import as_risk
+from riskpath.risk.compose import parse_risk
+from riskpath.risk.floors import read_floors
 from riskpath.risk.measures import RiskMeasure
+from riskpath.validation import given
 
 PolicyClass = Literal["markov", "history", "adaptive", "nested"]
 
@@ -35,9 +35,19 @@ def solve(
     randomised: bool = False,
     subject_to: Mapping[Any, float] | None = None,
     tolerance: float = TOLERANCE,
-    time_limit: float | None = None,
     progress: Progress | None = None,
 ) -> Solution: ...
+@overload
+def solve(
+    problem: GridProblem,
+    risk: RiskMeasure | str,
+    policies: PolicyClass = "adaptive",
+    *,
+    tolerance: float = TOLERANCE,
+    episodes: int | None = None,
+    time_limit: float | None = None,
+    progress: Progress | None = None,
+) -> GridSolution: ...
 @overload
 def solve(
     problem: Any,
@@ -47,6 +57,7 @@ def solve(
     randomised: bool = False,
     subject_to: Mapping[Any, float] | None = None,
     tolerance: float = TOLERANCE,
+    episodes: int | None = None,
     time_limit: float | None = None,
     progress: Progress | None = None,
 ) -> Any: ...
@@ -58,21 +69,22 @@ def solve(
     randomised: bool = False,
     subject_to: Mapping[Any, float] | None = None,
     tolerance: float = TOLERANCE,
+    episodes: int | None = None,
     time_limit: float | None = None,
     progress: Progress | None = None,
 ) -> Any:
-    """Return the best policy of a class, with its value and its law: a `Solution`, or a `GridSolution` on a grid.
+    """Return the best policy of a class, its value and return distribution: a `Solution`, on a grid a `GridSolution`.
 
     - "markov": π(s), at every step greedy in β of the return to go, like per-step methods;
     - "history": π(states and actions so far), the class of Trajectory Q-Learning, for deterministic transitions only;
     - "adaptive": π(time, state, return so far), for random transitions as well;
     - "nested": π(s), optimal for a different objective, the time-consistent risk β[R₀ + γβ[R₁ + …]].
 
-    On a grid `lower` is what the policy earns in the continuous problem, simulated, and `interval` its 95% interval.
-    `upper` bounds every policy, or is None where no bound is known. Where a price moves by chance alone and decisions
-    move a position on a lattice (MeanReversionTrading, OptionHedging, AmericanPut), the solver chooses the axes of
-    prices, positions and returns itself, from simulated episodes, and refines them until the bracket is narrow or the
-    time is over. `touched` says for each axis how often the policy reaches an end, and what is at stake there.
+    On a grid `lower` is the simulated value of the policy in the continuous problem, and `interval` its 95% interval.
+    `upper` bounds every policy, or is None where no bound is known. Where decisions do not influence a price and move a
+    position on a lattice (MeanReversionTrading, OptionHedging, AmericanPut), the solver chooses the axes of prices,
+    positions and returns itself, from simulated episodes, and refines them until the bracket is narrow or the time is
+    over. `touched` says for each axis how often the policy reaches an end, and the value at stake there.
 
     Args:
         problem: A `FiniteMDP`, a `GridProblem`, or an environment that has one: `rp.make("Inventory")`.
@@ -82,10 +94,12 @@ def solve(
             some measures whose h is not concave.
         subject_to: Floors under measures of the whole return, `{"cvar:0.1": 50.0}`. The best adaptive policy that
             reaches them may draw one of several policies at the start.
-        tolerance: Where the optimum can only be bracketed, the accepted width of the bracket as a share of the
+        tolerance: Where the optimum can only be bracketed, the accepted width of the bracket as a fraction of the
             difference between the best and the mean-optimal policy.
+        episodes: On a grid, simulated episodes behind `lower`; 200,000 by default, fewer where a control variate
+            removes nearly all of their variance.
         time_limit: On a grid, begin no refinement that would end after this many seconds; 60 by default.
-        progress: Called with the number of steps done and of all steps.
+        progress: A function of the number of steps done and of all steps.
     """
     if policies not in get_args(PolicyClass):
         accepted = ", ".join(map(repr, get_args(PolicyClass)))
@@ -93,31 +107,28 @@ def solve(
     if randomised and policies != "adaptive":
         raise RiskpathError(f'randomised=True needs policies="adaptive", got {policies!r}')
     check_tolerance(tolerance)
-    risk = as_risk(risk)
+    risk = parse_risk(risk)
     floors = None if subject_to is None else read_floors(subject_to)
     if floors is not None and policies != "adaptive":
         raise RiskpathError(f'subject_to needs policies="adaptive", got {policies!r}')
     if (grid := as_grid_problem(problem)) is not None:
-        if randomised or floors is not None or policies not in get_args(GridPolicies):
-            kind = "randomised=True" if randomised else f"policies={policies!r}"
-            kind = kind if floors is None else "subject_to"
-            raise RiskpathError(
-                f"{kind} needs a finite problem; on a grid there are {', '.join(get_args(GridPolicies))}"
-            )
-        limit = TIME_LIMIT if time_limit is None else time_limit
-        return solve_grid(grid, risk, policies, tolerance=tolerance, time_limit=limit, progress=progress)  # pyright: ignore[reportArgumentType]
+        if randomised or floors is not None:
+            raise RiskpathError(f"{'subject_to' if floors is not None else 'randomised=True'} needs a finite problem")
+        how: Any = {"episodes": episodes, "tolerance": tolerance, "time_limit": time_limit}
+        return solve_grid(grid, risk, policies, **how, progress=progress)
     mdp = as_finite_mdp(problem)
-    if time_limit is not None:
-        raise RiskpathError("time_limit needs a problem on a grid; finite problems are solved in one pass")
+    if given(episodes=episodes, time_limit=time_limit):
+        name = "episodes" if time_limit is None else "time_limit"
+        raise RiskpathError(f"{name} needs a problem on a grid; finite problems are solved in one pass")
     require_exact_steps(mdp.max_episode_steps)
     if floors is not None:
         return solve_constrained(mdp, risk, floors, progress)
     if policies == "markov":
-        return solve_markov(mdp, risk)
+        return solve_markov(mdp, risk, progress)
     if policies == "history":
-        return solve_history(mdp, risk)
+        return solve_history(mdp, risk, progress)
     if policies == "nested":
-        return solve_nested(mdp, risk)
+        return solve_nested(mdp, risk, progress)
     if randomised:
         return solve_randomised(mdp, risk, progress)
     return solve_adaptive(mdp, risk, tolerance, progress)
@@ -140,15 +151,15 @@ def frontier(
     tolerance: float = TOLERANCE,
     progress: Progress | None = None,
 ) -> Frontier | RiskFrontier:
-    """Return the best policy of every CVaR level from one backward pass, with mean, goal and law.
+    """Return the best policy of every CVaR level from one backward pass, with mean, goal and distribution.
 
-    With `risk`, the other trade-off: the best mean for every floor under this measure.
+    With `risk`, return instead the best mean for every floor under this measure.
 
     Args:
         problem: A `FiniteMDP`, a `GridProblem`, or an environment that has one: `rp.make("Inventory")`.
         levels: CVaR levels in (0, 1]; level 1 is the mean.
         risk: A measure for floors.
-        floors: The floors, or how many of them.
+        floors: The floors, or their number.
         tolerance: As in `solve`.
         progress: As in `solve`.
     """
@@ -158,7 +169,7 @@ def frontier(
             raise RiskpathError("a frontier of floors needs a finite problem")
         mdp = as_finite_mdp(problem)
         require_exact_steps(mdp.max_episode_steps)
-        return risk_frontier(mdp, as_risk(risk), floors, progress)
+        return risk_frontier(mdp, parse_risk(risk), floors, progress)
     if (grid := as_grid_problem(problem)) is not None:
         return grid_frontier(grid, levels, progress=progress)
     return finite_frontier(as_finite_mdp(problem), check_levels(levels), tolerance, progress)

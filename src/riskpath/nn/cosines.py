@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from riskpath.nn.kernels import batch_kernels, gpu_kernels
+from riskpath.nn.kernels import batch_kernels, gpu_kernels, of_sample
 from riskpath.types import Key
 
 WAVES = 64
@@ -32,9 +32,9 @@ class Cosines(eqx.Module):
         self, taus: Float[Array, " N"], out: Float[Array, "A H"], features: Float[Array, " H"], action: Int[Array, ""]
     ) -> Float[Array, " N"]:
         """Return φ · (ψ ⊙ V_a) of every level, for the weights V of all actions."""
-        kernels = batch_kernels(features)
+        kernels = batch_kernels()
         if kernels is not None:
-            return kernels.of_action(*self._arrays(taus), out, features, action)
+            return kernels.of_action(*self._arrays(taus), out, of_sample(features), action)
         return self(taus) @ (features * chosen_row(out, action))
 
     def mean(self, taus: Float[Array, " N"]) -> Float[Array, " H"]:

@@ -100,7 +100,7 @@ class AugmentedCritic(eqx.Module):
 
 
 class HistoryCritic(eqx.Module):
-    """Z(h, ·; τ) for discrete actions; with one output, the law of the past return H(h; τ)."""
+    """Z(h, ·; τ) for discrete actions; with one output, the distribution of the past return H(h; τ)."""
 
     history: HistoryEncoder | HistoryIndex
     mlp: MLP | None
@@ -119,7 +119,7 @@ class HistoryCritic(eqx.Module):
             self.head = TableHead(self.history.rows, levels, outputs)
         else:
             encoder = network.encoder(spec, key=encoder_key)
-            self.history = HistoryEncoder(encoder, network.history_size, key=history_key)
+            self.history = network.history_encoder(encoder, key=history_key)
             self.mlp = MLP(network.history_size, network.hidden, key=mlp_key)
             self.head = make_head(network.head, network.hidden[-1], outputs, key=head_key)
 

@@ -1,6 +1,6 @@
 """Quantile heads: features of a state or history and a quantile level become Z_a(τ) for every action.
 
-- `FactoredHead`: features ψ and the level's embedding φ meet in the last layer, Z_a(τ) = Σ_k ψ_k W_ka φ_k(τ) + b_a.
+- `FactoredHead`: the last layer combines features ψ and the embedding φ, Z_a(τ) = Σ_k ψ_k W_ka φ_k(τ) + b_a.
   A batch that shares its levels needs one matrix product, and as Z is linear in φ, a mean over levels costs one level.
 - `DeepHead`: a hidden layer follows the product, as published for IQN.
 - `TableHead`: one number for each row, level and action.
@@ -51,7 +51,7 @@ class Head(eqx.Module):
 
 
 class FactoredHead(Head):
-    """Features and level embedding meet in the last layer."""
+    """The last layer combines the features and the embedding of the level."""
 
     cosines: Cosines
     out: eqx.nn.Linear

@@ -5,8 +5,6 @@ prefix, so h_t and h_{t+1} cost little more than one of them. Tokens of earlier 
 are marked as not valid, and have no effect.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,24 +12,20 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from riskpath.errors import RiskpathError
 from riskpath.nn.observation_encoder import ObservationEncoder, encode_action, encoded_action_size
+from riskpath.nn.sequence_model import SequenceModel, sequence_model
 from riskpath.types import EnvSpec, Key, Window
-
-UNROLLED = 16
-"""Sequences up to this length are unrolled; longer ones become a loop."""
 
 
 class HistoryEncoder(eqx.Module):
-    """A GRU over tokens: z, r, n = gates(x_t, h_{t−1});  h_t = (1 − z) n + z h_{t−1}."""
+    """A sequence model of tokens (s_i, a_{i−1})."""
 
     encoder: ObservationEncoder
-    tokens: eqx.nn.Linear
-    recurrent: eqx.nn.Linear
+    model: SequenceModel
 
-    def __init__(self, encoder: ObservationEncoder, width: int, *, key: Key):
-        token_key, recurrent_key = jax.random.split(key)
+    def __init__(self, encoder: ObservationEncoder, width: int, model: str = "gru", *, key: Key):
         self.encoder = encoder
-        self.tokens = eqx.nn.Linear(encoder.size + encoded_action_size(encoder.spec), 3 * width, key=token_key)
-        self.recurrent = eqx.nn.Linear(width, 3 * width, key=recurrent_key)
+        inputs = encoder.size + encoded_action_size(encoder.spec)
+        self.model = sequence_model(model)(inputs, width, key=key)
 
     def __call__(
         self, observation: Shaped[Array, "T *obs"], prev_action: Shaped[Array, "T *act"], valid: Bool[Array, " T"]
@@ -41,41 +35,7 @@ class HistoryEncoder(eqx.Module):
         before = jax.vmap(lambda a: encode_action(self.encoder.spec, a))(prev_action)
         before = jnp.where(first[:, None], 0.0, before)  # no action precedes s_0
         encoded = jax.vmap(self.encoder)(observation)
-        # All tokens in one product: only what depends on the previous step stays inside the recurrence.
-        x = jnp.concatenate([encoded, before], axis=1) @ self.tokens.weight.T
-        assert self.tokens.bias is not None
-        return self._recur(x + self.tokens.bias[None, :], valid)
-
-    def _gru(
-        self, h: Float[Array, " H"], x: Float[Array, " G"], valid: Bool[Array, ""], recurrent: Float[Array, " G"]
-    ) -> Float[Array, " H"]:
-        """Advance the GRU by one token; an invalid one changes nothing."""
-        width = h.shape[0]
-        (new_gates, new), (old_gates, old) = jnp.split(x, [2 * width]), jnp.split(recurrent, [2 * width])
-        r, z = jnp.split(jax.nn.sigmoid(new_gates + old_gates), 2)
-        n = jnp.tanh(new + r * old)
-        return jnp.where(valid, n + z * (h - n), h)
-
-    def _recur(self, x: Float[Array, "T G"], valid: Bool[Array, " T"]) -> Float[Array, "T H"]:
-        """Return the state after each token."""
-        start = jnp.zeros((x.shape[1] // 3,))
-
-        def step(h: Any, token: Any) -> Any:
-            x, valid = token
-            h = self._gru(h, x, valid, self.recurrent(h))
-            return h, h
-
-        if len(x) > UNROLLED:
-            return jax.lax.scan(step, start, (x, valid), unroll=8)[1]
-        # Split, not sliced: the gradient of a split is one concatenation, that of slices a sum of padded arrays.
-        tokens = [(a[0], b[0]) for a, b in zip(jnp.split(x, len(x)), jnp.split(valid, len(valid)), strict=True)]
-        assert self.recurrent.bias is not None
-        h = self._gru(start, *tokens[0], self.recurrent.bias)  # no product with the zeros at the start
-        states = [h]
-        for token in tokens[1:]:
-            h, _ = step(h, token)
-            states.append(h)
-        return jnp.stack(states)
+        return self.model(jnp.concatenate([encoded, before], axis=1), valid)
 
 
 def encode_both(

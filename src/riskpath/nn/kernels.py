@@ -1,58 +1,53 @@
-"""Where kernels written by hand are used instead of XLA's: on recent NVIDIA GPUs, except in exported programs.
+"""Select hand-written GPU kernels instead of XLA's, where `Network.gpu_kernels` asks for them.
 
 Some of them are for a whole batch: `vmap` over samples becomes one kernel. JAX can differentiate the mean over a batch
-of those, but not the function of one sample; so they are used only in the loss of a batch (`over_batch`). A loss that
-itself takes the gradient of a network has to do so in `without_kernels`.
+of those, but not the function of one sample; so they are used only in a loss that is mapped by `over_batch`, which must
+not take gradients of a network itself.
 """
 
 import contextlib
 import contextvars
-import functools
-import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
+from typing import Any
 
 import jax
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
-OLDEST = 8.0
-"""The compute capability that they need."""
-_portable = contextvars.ContextVar("portable", default=False)
-_in_batch = contextvars.ContextVar("in_batch", default=False)
+BATCH = "batch"
+"""The name of the axis of samples."""
+_used: contextvars.ContextVar[ModuleType | None] = contextvars.ContextVar("used", default=None)
 
 
 def gpu_kernels() -> ModuleType | None:
-    """Return the package `nn.gpu`, or None where its kernels cannot be used."""
-    return None if _portable.get() else _load()
-
-
-def batch_kernels(x: Array) -> ModuleType | None:
-    """Return the same in the loss of a batch, for an argument that differs between its samples; else None."""
-    return gpu_kernels() if _in_batch.get() and type(x).__name__ == "BatchTracer" else None  # JAX's class is private
+    """Return the package `nn.gpu` if its kernels are used here, else None."""
+    return _used.get()
 
 
 @contextlib.contextmanager
-def _true(variable: contextvars.ContextVar[bool]) -> Iterator[None]:
-    token = variable.set(True)
+def use_kernels(package: ModuleType | None) -> Iterator[None]:
+    """Use the kernels of a package inside, or none."""
+    token = _used.set(package)
     try:
         yield
     finally:
-        variable.reset(token)
+        _used.reset(token)
 
 
-def over_batch() -> contextlib.AbstractContextManager[None]:
-    """Use kernels for a whole batch inside: for a `vmap` over samples whose result is differentiated outside of it."""
-    return _true(_in_batch)
+def over_batch(loss: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of a batch for that of a sample; in it, kernels for a batch can be used."""
+    return jax.vmap(loss, axis_name=BATCH)
 
 
-def without_kernels() -> contextlib.AbstractContextManager[None]:
-    """Use none inside, for programs that other machines will run."""
-    return _true(_portable)
+def batch_kernels() -> ModuleType | None:
+    """Return the package if kernels are used and this is the loss of a batch, else None."""
+    if _used.get() is not None:
+        with contextlib.suppress(NameError):  # there is no such axis
+            jax.lax.axis_index(BATCH)
+            return _used.get()
+    return None
 
 
-@functools.cache
-def _load() -> ModuleType | None:
-    device = jax.devices()[0]
-    if not device.device_kind.startswith("NVIDIA") or float(device.compute_capability) < OLDEST:
-        return None
-    return importlib.import_module("riskpath.nn.gpu")  # takes a second, so only where it is used
+def of_sample(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Return x as an array that each sample of the batch has for itself, also where all samples share it."""
+    return x + (0 * jax.lax.axis_index(BATCH)).astype(x.dtype)

@@ -21,8 +21,8 @@ def quantile_huber(
 ) -> Float[Array, ""]:
     """Return Σᵢ Σⱼ pⱼ ρ^κ_{τᵢ}(yⱼ − θᵢ), with ρ^κ_τ(u) = |τ − 1{u<0}| L_κ(u) / κ; differentiable in θ only.
 
-    κ is in the units of the return. If it is large compared with their spread, the loss learns expectiles. By default
-    all targets are equally likely.
+    κ is in the units of the return. If it is large compared with the scale of the returns, the loss learns expectiles.
+    By default all targets are equally likely.
     """
     return _forward(predicted, taus, target, kappa, probs)[0]
 
@@ -96,8 +96,8 @@ def smooth_pinball(
 ) -> Float[Array, ""]:
     """Return Σᵢ Σⱼ pⱼ [(τᵢ − ½) u + ½ L_κ(u)/κ], u = yⱼ − θᵢ: the quantile loss with |u| smoothed on both sides alike.
 
-    Its minimum is off the quantile by the order of κ². That of `quantile_huber` is off by κ (½ − τ), towards the
-    median: where predictions are targets again, every backup takes a little of both tails away.
+    Its minimum differs from the quantile by the order of κ². That of `quantile_huber` differs by κ (½ − τ), towards the
+    median: where predictions become targets, every backup then shortens both tails a little.
     """
     halves = jnp.full_like(taus, 0.5)
     tilt = jnp.sum((taus - 0.5) * (jnp.sum(probs * target) - predicted))

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
-from riskpath.nn.kernels import batch_kernels
+from riskpath.nn.kernels import batch_kernels, of_sample
 from riskpath.types import Key
 
 
@@ -32,7 +32,7 @@ class MLP(eqx.Module):
         return x
 
     def _after(self, layer: eqx.nn.Linear, x: Float[Array, " D"]) -> Float[Array, " H"]:
-        kernels = batch_kernels(x)
+        kernels = batch_kernels()
         if kernels is not None and self.activation is jax.nn.relu:
-            return kernels.relu_layer(layer.weight, layer.bias, x)
+            return kernels.relu_layer(layer.weight, layer.bias, of_sample(x))
         return self.activation(layer(x))

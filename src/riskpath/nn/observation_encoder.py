@@ -18,11 +18,11 @@ from riskpath.nn.cosines import cos_pi
 from riskpath.types import EnvSpec, Key
 
 CLIP = 10.0
-"""A normalised entry is clipped to this many standard deviations."""
+"""The limit of a normalised entry, in standard deviations."""
 MAX_COUNT = 1e6
-"""Running statistics weigh the past by at most this many observations, so that old ones fade."""
+"""The largest weight of the past in running statistics, in observations, so that old ones fade."""
 REACH = 3.0
-"""Cosines of a normalised entry tell values apart up to this many standard deviations."""
+"""The range, in standard deviations, within which the cosines of a normalised entry distinguish values."""
 MOST_WAVES = 255
 """The largest number of cosines for one entry."""
 FEW_ENTRIES = 32
@@ -107,7 +107,7 @@ class ObservationEncoder(eqx.Module):
     statistics: RunningStatistics | None
     convolutions: Convolutions | None
     waves: tuple[int, ...] = eqx.field(static=True)
-    """Number of cosines that follow for each entry, which tell nearby values apart; () for none."""
+    """Number of cosines of each entry, which distinguish nearby values; () for none."""
     size: int = eqx.field(static=True)
     """Length of the vector."""
 
@@ -185,7 +185,7 @@ def update_statistics(networks: Any, observations: Shaped[Array, "B *obs"]) -> A
 
 
 def _waves_of(spec: EnvSpec, entries: int, waves: int) -> tuple[int, ...]:
-    """Return the number of cosines of each entry: enough to tell all values apart if their number is known."""
+    """Return the number of cosines of each entry: enough to distinguish all values if their number is known."""
     if entries > FEW_ENTRIES:
         return ()
     levels = spec.observation_levels or (0,) * entries
@@ -194,7 +194,7 @@ def _waves_of(spec: EnvSpec, entries: int, waves: int) -> tuple[int, ...]:
 
 
 def _default_channels(spec: EnvSpec) -> tuple[int, ...]:
-    """Return as many convolutions as an image needs, at least two; none for other observations."""
+    """Return the convolutions for an image, at least two; none for other observations."""
     if not spec.pixels:
         return ()
     channels, side = [], max(_image_shape(spec.observation_shape)[:2])

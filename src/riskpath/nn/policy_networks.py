@@ -15,7 +15,7 @@ from riskpath.types import EnvSpec, Key
 UNAVAILABLE = -1e9
 """The logit of an action that is not available: its probability is 0, and its gradient, too."""
 SMALL = 0.01
-"""The last layer of a policy starts this much smaller, so that the first actions are nearly uniform."""
+"""The factor on a policy's last layer at the start, so that the first actions are nearly uniform."""
 
 LOG_STD = (-5.0, 1.0)
 """Range of the logarithm of the deviation before tanh."""
@@ -69,6 +69,13 @@ class Gaussian(eqx.Module):
         return jnp.sum(self.log_std + 0.5 * math.log(2.0 * math.pi * math.e))
 
 
+def orthogonal(layer: eqx.nn.Linear, gain: float, *, key: Key) -> eqx.nn.Linear:
+    """Return a layer with an orthogonal weight matrix, times `gain`, and no bias: the usual start of PPO's networks."""
+    weight = jax.nn.initializers.orthogonal(gain)(key, layer.weight.shape, jnp.float32)
+    assert layer.bias is not None
+    return eqx.tree_at(lambda x: (x.weight, x.bias), layer, (weight, jnp.zeros_like(layer.bias)))
+
+
 class FeatureNetwork(eqx.Module):
     """An encoder, tanh layers, and a linear layer; for policies and values alike."""
 
@@ -76,11 +83,15 @@ class FeatureNetwork(eqx.Module):
     mlp: MLP
     out: eqx.nn.Linear
 
-    def __init__(self, network: Network, spec: EnvSpec, outputs: int, *, key: Key):
+    def __init__(self, network: Network, spec: EnvSpec, outputs: int, gain: float = 1.0, *, key: Key):
+        """Make a network; `gain` scales the weights of the last layer."""
         encoder_key, mlp_key, out_key = jax.random.split(key, 3)
         self.encoder = network.encoder(spec, key=encoder_key)
-        self.mlp = MLP(self.encoder.size, network.hidden, jnp.tanh, key=mlp_key)
-        self.out = eqx.nn.Linear(network.hidden[-1], outputs, key=out_key)
+        mlp = MLP(self.encoder.size, network.hidden, jnp.tanh, key=mlp_key)
+        keys = jax.random.split(mlp_key, len(mlp.layers))
+        layers = [orthogonal(layer, 2**0.5, key=one) for layer, one in zip(mlp.layers, keys, strict=True)]
+        self.mlp = eqx.tree_at(lambda m: m.layers, mlp, layers)
+        self.out = orthogonal(eqx.nn.Linear(network.hidden[-1], outputs, key=out_key), gain, key=out_key)
 
     def __call__(self, observation: Shaped[Array, "*obs"]) -> Float[Array, " N"]:
         """Return the outputs for one observation."""
@@ -95,8 +106,7 @@ class Policy(eqx.Module):
     """None if actions are discrete."""
 
     def __init__(self, network: Network, spec: EnvSpec, log_std: float | Array, *, key: Key):
-        made = FeatureNetwork(network, spec, spec.num_actions or spec.action_size, key=key)
-        self.network = eqx.tree_at(lambda n: n.out, made, jax.tree.map(lambda x: SMALL * x, made.out))
+        self.network = FeatureNetwork(network, spec, spec.num_actions or spec.action_size, SMALL, key=key)
         self.log_std = jnp.full((spec.action_size,), log_std) if spec.action_size else None
 
     def __call__(self, observation: Shaped[Array, "*obs"], mask: Bool[Array, "*M"]) -> Categorical | Gaussian:

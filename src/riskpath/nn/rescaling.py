@@ -1,4 +1,4 @@
-"""Critics in another unit: their outputs are multiplied by a factor, exactly, so what was learned is kept."""
+"""Change the unit of critics: multiply their outputs exactly by a factor, so that nothing learned is lost."""
 
 from typing import Any
 
@@ -7,15 +7,15 @@ import jax
 from jaxtyping import Array, Float
 
 from riskpath.nn.atom_critic import AtomCritic
+from riskpath.nn.context_network import ContextNetwork
 from riskpath.nn.heads import DeepHead, FactoredHead, Head, TableHead
-from riskpath.nn.law_critic import ContextNetwork
 
 Last = Head | ContextNetwork | AtomCritic
 """What ends with the layer that is multiplied."""
 
 
 def rescale_critics(networks: Any, factor: Float[Array, ""]) -> Any:
-    """Return networks in which every critic predicts `factor` times what it did; an actor stays as it is."""
+    """Return networks whose critics predict `factor` times their former values; actors do not change."""
     if hasattr(networks, "critic"):  # the rest are actors
         return eqx.tree_at(lambda n: n.critic, networks, _rescale_all(networks.critic, factor))
     return _rescale_all(networks, factor)

@@ -1,6 +1,5 @@
-"""Return distributions: finite laws, samples of returns, and several of them in one figure."""
+"""Return distributions: finite distributions, samples of returns, and several of them in one figure."""
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from riskpath.errors import RiskpathError
 from riskpath.plot.style import Axes, as_axes, finish, pick_colours
+from riskpath.risk.compose import parse_risk
 
 KINDS = {
     "cdf": ("return", "probability of at most this return"),
@@ -40,7 +40,7 @@ class Distribution(NamedTuple):
 def plot_law(
     law: Any, ax: Axes | None = None, *, kind: str = "cdf", label: str | None = None, risk: Any = None, **style: Any
 ) -> Axes:
-    """Draw a finite law.
+    """Draw a finite distribution.
 
     Args:
         law: A `Law`, or anything with `atoms` and `probs`.
@@ -89,9 +89,9 @@ def compare(
     """Draw several return distributions, with dashed lines at their risk values.
 
     Args:
-        things: Laws, solutions, evaluations, runs (their default evaluation is drawn) or arrays of returns; or one
-            dictionary from labels to these. Seeds are pooled. The risk of an evaluation is the mean over its seeds, and
-            a band shows the 95 % interval.
+        things: Distributions, solutions, evaluations, runs (their default evaluation is drawn) or arrays of returns; or
+            one dictionary from labels to these. Seeds are pooled. The risk of an evaluation is the mean over its seeds,
+            and a band shows the 95 % interval.
         labels: One for each of them.
         risk: A measure, or a text such as "cvar:0.1"; by default the measure that a solution or a run maximises. False
             for no lines.
@@ -112,12 +112,12 @@ def compare(
 
 
 def quantile_steps(axis: Axes, atoms: np.ndarray, probs: np.ndarray, **style: Any) -> None:
-    """Draw the quantile function of a finite law."""
+    """Draw the quantile function of a finite distribution."""
     axis.stairs(atoms, np.concatenate([[0.0], np.cumsum(probs)]), baseline=None, **style)
 
 
 def _from_thing(thing: Any, label: str | None, measure: Any) -> Iterator[Distribution]:
-    """Return the distributions of a law, a solution, an evaluation, a run or an array; one for each setting."""
+    """Return the distributions of a `Law`, a solution, an evaluation, a run or an array; one for each setting."""
     if hasattr(thing, "agents") and hasattr(thing, "evaluate"):  # a run
         thing = thing.evaluate()
     if hasattr(thing, "returns") and hasattr(thing, "risks"):  # an evaluation
@@ -163,8 +163,7 @@ def _measure(risk: Any) -> Any:
     """Return a measure, read from its text if it is one."""
     if risk is None or hasattr(risk, "distort"):
         return risk
-    # Figures lie below the measures, which therefore are looked up by name when they are needed.
-    return importlib.import_module("riskpath.risk.compose").parse_risk(risk)
+    return parse_risk(risk)
 
 
 def _mark(measure: Any, atoms: np.ndarray, probs: np.ndarray | None) -> Mark | None:
@@ -182,7 +181,7 @@ def _draw(drawn: list[Distribution], ax: Axes | None, kind: str, style: dict[str
     shared = np.unique(np.concatenate([one.atoms for one in drawn]))
     few = len(shared) <= FEW_ATOMS
     for place, (one, colour) in enumerate(zip(drawn, colours, strict=True)):
-        width = 1.8 + (0.8 * min(3, len(drawn) - 1 - place) if few else 0.0)  # equal parts of laws stay visible
+        width = 1.8 + (0.8 * min(3, len(drawn) - 1 - place) if few else 0.0)  # equal parts stay visible
         options: dict[str, Any] = {"color": colour, "label": _legend_text(one), **style}
         if kind == "cdf":
             ends = np.concatenate([[0.0], np.minimum(np.cumsum(one.probs), 1.0)])

@@ -8,7 +8,7 @@ from riskpath.errors import RiskpathError
 from riskpath.plot.style import Axes, as_axes, finish, pick_colours
 
 LABELLED = 6
-"""How many points of a frontier are labelled with their level."""
+"""Number of points of a frontier that are labelled with their level."""
 
 
 def plot_frontier(

@@ -3,13 +3,15 @@
 The colours are those of Okabe and Ito, which colour-blind readers can tell apart.
 """
 
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from riskpath.errors import RiskpathError
+from riskpath.errors import RiskpathError, one_line
 from riskpath.extras import require_extra
+from riskpath.files import write_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,9 +65,12 @@ def panels(rows: int, columns: int, width: float = 3.4, height: float = 2.6, **o
 
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure to a file and return its path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
-    return path
+    content = io.BytesIO()
+    try:
+        figure.savefig(content, dpi=130, format=path.suffix[1:] or "png")
+    except ValueError as error:
+        raise RiskpathError(f"cannot draw {path}: {one_line(error)}") from None
+    return write_file(path, content.getvalue())
 
 
 def as_axes(ax: Axes | None) -> Axes:

@@ -79,16 +79,17 @@ function quantileChart(setting, name) {
 
 // The learned policies of all levels: their CVaR at that level, and what it costs in the mean.
 function frontierChart(run) {
-  const { levels, values, means, best_values: best, best_means: bestMeans } = run.frontier, colour = colours([run.agent])[0];
+  const { levels, values, means, best_values: best, best_means: bestMeans, intervals } = run.frontier, colour = colours([run.agent])[0];
   const middle = (rows) => levels.map((level, i) => [level, median(rows[i])]), at = (row) => levels.map((level, i) => [level, row[i]]);
-  const range = [{ points: levels.map((level, i) => [level, Math.min(...values[i]), Math.max(...values[i])]), opacity: 0.15 }];
+  const ends = (i) => intervals ? intervals[i].slice(1) : [Math.min(...values[i]), Math.max(...values[i])];
+  const range = [{ points: levels.map((level, i) => [level, ...ends(i)]), opacity: 0.15 }];
   const series = [
     ...(best ? [{ label: "CVaR, exact", colour: "var(--exact)", points: at(best), width: 1.4 }, { label: "mean, exact", colour: "var(--exact)", points: at(bestMeans), width: 1.4, dash: "2 3" }] : []),
-    { label: "CVaR, learned", colour, points: middle(values), bands: run.seeds > 1 ? range : undefined, kind: "points" },
+    { label: "CVaR, learned", colour, points: middle(values), bands: intervals || run.seeds > 1 ? range : undefined, kind: "points" },
     { label: "mean, learned", colour, points: middle(means), kind: "line", dash: "2 3" },
   ];
   return chart("Frontier: one training for all levels", { xLabel: "CVaR level", yLabel: "return", xDomain: [0, 1.02], series },
-    { explained: `For every level the CVaR and the mean of its policy; medians over seeds${run.seeds > 1 ? ", the band is their range" : ""}.` });
+    { explained: `For every level the CVaR and the mean of its policy; medians over seeds${intervals ? ", from sampled episodes; the band is the 95 % interval of the mean over seeds" : run.seeds > 1 ? ", exact; the band is their range" : ", exact"}.` });
 }
 
 function profileChart(bench) {

@@ -8,14 +8,13 @@ import dataclasses
 import html
 import json
 import math
-import os
-import tempfile
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from riskpath.errors import RiskpathError
+from riskpath.files import disk_errors, write_file
 from riskpath.plot.style import COLOURS, GREY, PALETTE
 from riskpath.report.run_record import BenchRecord, RunRecord, SweepRecord
 from riskpath.version import __version__
@@ -49,22 +48,7 @@ def write_page(
         refresh: Seconds after which an open page loads itself again, while training goes on.
     """
     place = require_page(path)
-    text = make_page(runs, benches, sweeps, title, refresh)
-    draft = ""
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=place.parent, prefix=".", delete=False) as file:
-            draft = file.name
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(draft, 0o644)
-        os.replace(draft, place)
-    except OSError as error:
-        if draft:
-            Path(draft).unlink(missing_ok=True)
-        raise RiskpathError(f"cannot write {path}: {error.strerror or error}") from None
-    return place
+    return write_file(place, make_page(runs, benches, sweeps, title, refresh))
 
 
 def require_page(path: str | Path) -> Path:
@@ -72,13 +56,12 @@ def require_page(path: str | Path) -> Path:
     place = Path(path)
     if place.is_dir():
         raise RiskpathError(f"cannot write {path}: it is a folder; give a file such as {place / 'report.html'}")
-    try:
-        with place.open("rb") as file:
-            start = file.read(200)
-    except FileNotFoundError:
-        return place
-    except OSError as error:
-        raise RiskpathError(f"cannot write {path}: {error.strerror or error}") from None
+    with disk_errors(f"cannot write {path}"):
+        try:
+            with place.open("rb") as file:
+                start = file.read(200)
+        except FileNotFoundError:
+            return place
     if MARKER.encode() not in start:
         raise RiskpathError(f"{path} is not a report of riskpath, so it is not overwritten; give another --out")
     return place

@@ -1,4 +1,4 @@
-"""What a page shows, as plain data: numbers, texts and lists of them. Nothing here computes or reads anything."""
+"""The content of a page as plain data: numbers, texts and lists of them. Nothing here computes or reads anything."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,7 +47,7 @@ class TrainingRecord:
 
 @dataclass(frozen=True)
 class QuantilesRecord:
-    """Quantile functions of the discounted return: what agents believe at the start of an episode, and what happens."""
+    """Quantile functions of the discounted return: predicted at the start of an episode, and measured."""
 
     levels: list[float]
     """The levels τ."""
@@ -66,7 +66,7 @@ class OptimumRecord:
     how: str
     """How it is known, for example "exact"."""
     law: LawRecord | None = None
-    """The law of the return of a policy that attains it."""
+    """The distribution of the return of a policy that attains it."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class SettingRecord:
     training: TrainingRecord | None = None
     """The latest training episodes, once every seed has finished one."""
     quantiles: QuantilesRecord | None = None
-    """What the agents believe beside what happens."""
+    """The predictions of the agents beside the measured returns."""
     optimum: OptimumRecord | None = None
     """The optimum, where it is known."""
     grid: GridRecord | None = None
@@ -145,6 +145,8 @@ class FrontierRecord:
     """The exact optima, where they are known."""
     best_means: list[float] | None = None
     """The means of the policies that attain them."""
+    intervals: list[Triple] | None = None
+    """The mean CVaR over seeds at every level, with its interval; None where all figures are exact."""
 
 
 @dataclass(frozen=True)

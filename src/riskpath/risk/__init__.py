@@ -1,10 +1,9 @@
-"""Risk measures, and finite laws of returns."""
+"""Risk measures of returns, and measures from text."""
 
 from riskpath.risk.certainty_equivalents import OCE, MeanSemideviation, MonotoneMeanVariance
-from riskpath.risk.compose import Distortion, Mixture, Spectral, WeightedSum, as_risk, parse_risk, register_risk
+from riskpath.risk.compose import Distortion, Mixture, Spectral, WeightedSum, parse_risk, register_risk
 from riskpath.risk.entropic import Entropic, EVaR
 from riskpath.risk.inverse import inverse
-from riskpath.risk.law import Law
 from riskpath.risk.measures import CPW, POW, CVaR, DistortionMeasure, Mean, Wang
 from riskpath.risk.quantile_measures import BestCase, VaR, WorstCase
 from riskpath.risk.risk_measure import RiskMeasure, UtilityForm
@@ -21,7 +20,6 @@ __all__ = [
     "DistortionMeasure",
     "EVaR",
     "Entropic",
-    "Law",
     "Mean",
     "MeanSemideviation",
     "Mixture",
@@ -36,7 +34,6 @@ __all__ = [
     "Wang",
     "WeightedSum",
     "WorstCase",
-    "as_risk",
     "inverse",
     "parse_risk",
     "register_risk",

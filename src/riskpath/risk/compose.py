@@ -128,7 +128,7 @@ def as_distortion(
     value: RiskMeasure | str, user: str = "a learning agent", others: str = "rp.solve serves it"
 ) -> DistortionMeasure:
     """Return a measure that weighs outcomes by rank, or refuse another one for its `user`."""
-    measure = as_risk(value)
+    measure = parse_risk(value)
     if not isinstance(measure, DistortionMeasure):
         raise RiskpathError(
             f"{user} needs a measure that weighs outcomes by rank, such as cvar:0.1, wang:-0.75 or var:0.1; "
@@ -143,7 +143,7 @@ def _flatten(part: Any) -> list[tuple[Level, RiskMeasure]]:
         share, measure = part
     except (TypeError, ValueError):
         raise RiskpathError(f"parts of a mixture must be (share, measure) pairs, got {short_repr(part)}") from None
-    share, measure = as_level(share, "the share of a mixture"), as_risk(measure)
+    share, measure = as_level(share, "the share of a mixture"), parse_risk(measure)
     if not isinstance(measure, Mixture | WeightedSum):
         return [(share, measure)]
     return [(share * inner, part) for inner, part in zip(measure.shares, measure.measures, strict=True)]
@@ -226,7 +226,7 @@ WITHOUT_LEVEL = {"mean", "worst", "best"}
 
 
 def text_of(name: str) -> str:
-    """Return how a measure is written: "mean", "cvar:LEVEL"."""
+    """Return the text form of a measure: "mean", "cvar:LEVEL"."""
     if name == "spectral":
         return "spectral:TABLE"
     return name if name in WITHOUT_LEVEL else f"{name}:LEVEL"
@@ -239,26 +239,19 @@ def register_risk(name: str, measure: Callable[..., RiskMeasure]) -> None:
     BY_NAME[name] = measure
 
 
-def as_risk(value: RiskMeasure | str) -> RiskMeasure:
-    """Return a measure from a measure or from its text: the converter of every field and argument that is a measure.
-
-    A measure passes through unchanged, also if its level is an array or is being traced.
-    """
-    if isinstance(value, RiskMeasure):
-        return value
-    if isinstance(value, str):
-        return _read_risk(value)
-    hint = f"; write {value.__name__}(…)" if isinstance(value, type) and issubclass(value, RiskMeasure) else ""
-    accepted = "a risk measure such as CVaR(0.25) or a text such as 'cvar:0.25'"
-    raise RiskpathError(f"expected {accepted}, got {short_repr(value)}{hint}")
-
-
-def parse_risk(text: str | RiskMeasure) -> RiskMeasure:
+def parse_risk(text: RiskMeasure | str) -> RiskMeasure:
     """Return the measure of a text: "mean", "cvar:0.25", "evar:0.1", or a mixture, "0.7*mean+0.3*cvar:0.1".
 
-    `str(measure)` is the inverse. A measure passes through unchanged.
+    `str(measure)` is the inverse. A measure passes through unchanged, also if its level is an array or is being traced,
+    so this is the converter of every field and argument that is a measure.
     """
-    return as_risk(text)
+    if isinstance(text, RiskMeasure):
+        return text
+    if isinstance(text, str):
+        return _read_risk(text)
+    hint = f"; write {text.__name__}(…)" if isinstance(text, type) and issubclass(text, RiskMeasure) else ""
+    accepted = "a risk measure such as CVaR(0.25) or a text such as 'cvar:0.25'"
+    raise RiskpathError(f"expected {accepted}, got {short_repr(text)}{hint}")
 
 
 def _read_risk(text: str) -> RiskMeasure:

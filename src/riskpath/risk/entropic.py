@@ -44,7 +44,7 @@ class Entropic(UtilityForm):
         return margin_of(z, floor, self.level)
 
     def parameters(self, finals: Any) -> Any:
-        """Return one number without meaning."""
+        """Return one placeholder: there is no θ."""
         return np.zeros(1)
 
     @property

@@ -4,8 +4,8 @@ For a return Z with distribution function F, a distortion measure weights the ou
 
     β[Z] = ∫ x d(h∘F)(x) = ∫₀¹ F⁻¹(h⁻¹(τ)) dτ,     h: [0,1] → [0,1] increasing, h(0) = 0, h(1) = 1.
 
-`weight` is h, `distort` is h⁻¹. On a law with atoms x₁ < … < xₙ the integral is the sum
-Σᵢ xᵢ (h(Fᵢ) − h(Fᵢ₋₁)), which `value` computes; a sample is the law that gives each draw probability 1/n.
+`weight` is h, `distort` is h⁻¹. On a distribution with atoms x₁ < … < xₙ the integral is the sum
+Σᵢ xᵢ (h(Fᵢ) − h(Fᵢ₋₁)), which `value` computes; a sample is the distribution that gives each draw probability 1/n.
 
 | measure   | h⁻¹(τ)                      | h(t)                 | level        | attitude                      |
 |-----------|-----------------------------|----------------------|--------------|-------------------------------|
@@ -60,7 +60,7 @@ class DistortionMeasure(RiskMeasure):
     @property
     @abc.abstractmethod
     def concave(self) -> bool:
-        """Whether h is concave: the measure is risk averse and prefers less spread at the same mean."""
+        """Whether h is concave: the measure is risk averse and prefers less dispersed returns at the same mean."""
 
     @property
     def order(self) -> int:
@@ -73,7 +73,7 @@ class DistortionMeasure(RiskMeasure):
         return self.concave
 
     def value(self, returns: Returns, probs: Probs = None) -> Any:
-        """Return β of a sample, of a weighted sample (atoms with their probabilities), or of a law.
+        """Return β of a sample, of a weighted sample (atoms with their probabilities), or of a distribution.
 
         Probabilities are normalised, so counts work as well. Use `jax.vmap` for a batch of samples.
         """
@@ -137,7 +137,7 @@ class Mean(DistortionMeasure, UtilityForm):
         return z - floor
 
     def parameters(self, finals: Any) -> Any:
-        """Return one number without meaning."""
+        """Return one placeholder: there is no θ."""
         return np.zeros(1)
 
     def __str__(self) -> str:
@@ -145,7 +145,7 @@ class Mean(DistortionMeasure, UtilityForm):
 
 
 class CVaR(DistortionMeasure, UtilityForm):
-    """Conditional value at risk: the mean of the worst `level` share of all returns."""
+    """Conditional value at risk: the mean of the worst fraction `level` of all returns."""
 
     level: Level = eqx.field(converter=as_level)
     """η in (0, 1]; 1 is the mean."""

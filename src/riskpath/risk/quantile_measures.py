@@ -9,7 +9,7 @@ from riskpath.risk.measures import DistortionMeasure
 from riskpath.risk.risk_measure import Level, Tau, as_level, check_level, level_text
 
 SMOOTHED = 0.1
-"""The half width of the interval of levels over which the influence of VaR is averaged, as a share of the tail."""
+"""The half width of the interval of levels over which the influence of VaR is averaged, as a fraction of the tail."""
 
 
 class VaR(DistortionMeasure):

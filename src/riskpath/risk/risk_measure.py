@@ -64,9 +64,9 @@ class RiskMeasure(eqx.Module, Registered):
     def order(self) -> int:
         """The order of stochastic dominance that the measure respects.
 
-        1: returns that are larger with certainty are better. 2: returns with less spread at the same mean are better,
-        too. 0: neither. Exact solvers discard policies that are dominated to this order; 1 is correct, and slower,
-        where 2 would be.
+        1: returns that are larger with certainty are better. 2: so are less dispersed returns with the same mean.
+        0: neither. Exact solvers discard policies that are dominated to this order; where 2 is correct, 1 is also
+        correct, but slower.
         """
 
     @property
@@ -80,7 +80,7 @@ class RiskMeasure(eqx.Module, Registered):
         return True
 
     def value(self, returns: Returns, probs: Probs = None) -> Any:
-        """Return β of a sample, of a weighted sample (atoms with their probabilities), or of a law.
+        """Return β of a sample, of a weighted sample (atoms with their probabilities), or of a distribution.
 
         Probabilities are normalised, so counts work as well. Use `jax.vmap` for a batch of samples.
         """
@@ -144,7 +144,7 @@ def as_level(value: Any, what: str = "a risk level") -> Level:
         return value
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         shown = repr(value) if isinstance(value, str | None) else type(value).__name__
         raise RiskpathError(f"{what} must be a number, got {shown}") from None
 

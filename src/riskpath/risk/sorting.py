@@ -1,10 +1,10 @@
-"""A sort for the atoms of learned laws: a few hundred atoms, many laws at once.
+"""A sort for the atoms of learned distributions: a few hundred atoms, many distributions at once.
 
 On a CPU, XLA sorts one row after the other and calls a function for each comparison. A sorting network consists of
-minima and maxima of whole arrays, which are vectorised. For 256 laws on one core (benchmarks/sorting.py), `jnp.sort`
-takes 5.7 times as long at 16 atoms, 7.9 times at 64 and 6.4 times at 512; with the gradient 2.0, 1.7 and 1.2 times.
-The network takes up to 1.1 seconds longer to compile, with the gradient up to 3.5. On other devices than a CPU
-`ascending` uses `jnp.sort`.
+minima and maxima of whole arrays, which are vectorised. For 256 distributions on one core
+(benchmarks/speed/sorting.py), `jnp.sort` takes 5.7 times as long at 16 atoms, 7.9 times at 64 and 6.4 times at 512;
+with the gradient 2.0, 1.7 and 1.2 times. The network takes up to 1.1 seconds longer to compile, with the gradient up to
+3.5. On devices other than a CPU `ascending` uses `jnp.sort`.
 """
 
 import jax

@@ -42,7 +42,7 @@ class Utility(UtilityForm):
         return utility_of(self.function, z, self.name) - floor
 
     def parameters(self, finals: Any) -> Any:
-        """Return one number without meaning."""
+        """Return one placeholder: there is no θ."""
         return np.zeros(1)
 
     @property
@@ -82,7 +82,7 @@ class ReachProbability(UtilityForm):
         return reaches(z, self.level) - floor
 
     def parameters(self, finals: Any) -> Any:
-        """Return one number without meaning."""
+        """Return one placeholder: there is no θ."""
         return np.zeros(1)
 
     @property

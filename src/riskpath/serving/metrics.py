@@ -1,4 +1,4 @@
-"""What a server counts, in the text format of Prometheus."""
+"""The metrics of a server, in the text format of Prometheus."""
 
 from typing import TYPE_CHECKING
 

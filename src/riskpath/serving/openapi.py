@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
+from riskpath.envs.plain_spaces import parts_of
 from riskpath.version import __version__
 
 MOST_NAMES = 100
-"""Up to this many names of states or actions are listed."""
+"""The largest number of names of states or actions that are listed."""
 ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
 STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}
 code,pre{font:14px/1.4 ui-monospace,monospace;background:#f4f4f4;border-radius:4px}code{padding:.1em .3em}
@@ -95,7 +96,7 @@ def _observation_schema(about: dict[str, Any]) -> dict[str, Any]:
         first = about["first_state"]
         return {"type": "integer", "minimum": first, "maximum": first + about["num_states"] - 1}
     if about.get("observation_space"):
-        return {"description": f"An element of {json.dumps(about['observation_space'])}"}
+        return _space_schema(about["observation_space"])
     return _array(about["observation"]["shape"], {"type": "number"})
 
 
@@ -103,8 +104,21 @@ def _action_schema(about: dict[str, Any]) -> dict[str, Any]:
     if about["actions"]:
         return _names(about["actions"])
     if about.get("action_space"):
-        return {"description": f"An element of {json.dumps(about['action_space'])}"}
+        return _space_schema(about["action_space"])
     return {"type": "integer"} if about["num_actions"] else {"type": "array"}
+
+
+def _space_schema(space: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an element of a Gymnasium space (`plain_spaces.py`)."""
+    if "parts" in space:
+        parts = {name: _space_schema(part) for name, part in parts_of(space)}
+        if space["space"] == "Dict":
+            return {"type": "object", "properties": parts, "required": list(parts), "additionalProperties": False}
+        return {"type": "array", "prefixItems": list(parts.values()), "minItems": len(parts), "maxItems": len(parts)}
+    if "sizes" not in space:
+        return _array(space["shape"], {"type": "number"})
+    highest = [first + size - 1 for first, size in zip(space["start"], space["sizes"], strict=True)]
+    return _array(space["shape"], {"type": "integer", "minimum": min(space["start"]), "maximum": max(highest)})
 
 
 def _names(names: list[Any]) -> dict[str, Any]:

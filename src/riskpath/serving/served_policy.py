@@ -22,7 +22,7 @@ from riskpath.serving.sessions import Session, Sessions, Unavailable
 COMPILING = threading.Lock()
 """Held while a policy is compiled: several are compiled one after another."""
 FIELDS = ("observation", "reward", "mask", "step")
-"""What a request may contain."""
+"""The fields that a request may contain."""
 
 
 @dataclass(slots=True)
@@ -167,7 +167,7 @@ class ServedPolicy:
             masks = np.stack([every if one.mask is None else one.mask for one in asked])
         observations, rewards = np.stack([one.observation for one in asked]), np.array([one.reward for one in asked])
         memories = self.sessions.read(rows)
-        actions, after = self.policy.act_batch(observations, memories, rewards, masks, starts)
+        actions, after = self.policy.act_rows(observations, memories, rewards, masks, starts)
         self.sessions.write(rows[:count], after)
         return [self._written(action) for action in actions[:count]]
 
@@ -185,7 +185,7 @@ class ServedPolicy:
         observations = np.full((size, *shape), about["first_state"], dtype)
         memories = self.sessions.read(np.zeros(size, np.int64))
         with COMPILING:
-            self.policy.act_batch(observations, memories, np.zeros(size), starts=np.ones(size, bool))
+            self.policy.act_rows(observations, memories, np.zeros(size), None, np.ones(size, bool))
 
 
 def plain_action(action: Any) -> Any:

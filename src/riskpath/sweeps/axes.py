@@ -7,13 +7,13 @@ the environment. "risk" and "env" replace the whole measure or environment.
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from typing import Any
 
 from riskpath.agents.agent import Agent
 from riskpath.envs import make
 from riskpath.envs.environment import Environment
 from riskpath.errors import RiskpathError, did_you_mean, in_one_line, short_repr
-from riskpath.hyperparameters import Hyperparameters
+from riskpath.hyperparameters import Hyperparameters, replace_fields
 from riskpath.risk.measures import RiskMeasure
 
 ENV = "env"
@@ -89,21 +89,15 @@ def _with_fields(env: Any, axis: str) -> Environment:
 
 def _replace(thing: Any, names: list[str], value: Any, axis: str, whole: tuple[Agent, Any]) -> Any:
     """Return a module with one of its fields, or of the fields of a part, replaced."""
-    fields = {f.name: f for f in dataclasses.fields(thing) if f.init} if dataclasses.is_dataclass(thing) else {}
-    name, *rest = names
-    if name not in fields:
+
+    def unknown(*_: Any) -> RiskpathError:
         known = [*axes_of(*whole)]
-        raise RiskpathError(f"unknown axis {axis!r}{did_you_mean(axis, known)}; there are {', '.join(known)}")
-    if rest:
-        value = _replace(getattr(thing, name), rest, value, axis, whole)
-    elif isinstance(value, list):
-        value = tuple(value)
-    elif isinstance(value, int) and not isinstance(value, bool):
-        kinds = (fields[name].type, *get_args(fields[name].type))
-        value = float(value) if float in kinds else value  # only floats may differ between lanes
+        return RiskpathError(f"unknown axis {axis!r}{did_you_mean(axis, known)}; there are {', '.join(known)}")
+
+    for name in reversed(names):
+        value = {name: value}
     with in_one_line(axis):
-        module: Any = thing
-        return dataclasses.replace(module, **{name: value})
+        return replace_fields(thing, value, unknown)
 
 
 def axes_of(agent: Agent, env: Any) -> Iterator[str]:

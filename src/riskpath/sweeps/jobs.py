@@ -1,4 +1,4 @@
-"""Runs jobs one after another or on Ray: a failing job is retried, then split, then reported while the rest goes on.
+"""Run jobs one after another or on Ray: a failing job is retried, then split, then reported; the others continue.
 
 A job is anything with a name, a size, `run` and `split`: a cell of a sweep or of a benchmark.
 """
@@ -16,7 +16,7 @@ from riskpath.errors import RiskpathError, one_line
 from riskpath.training.progress import duration, make_bar
 
 Report = Callable[[float], None]
-"""Told which share of a job is done, from 0 to 1."""
+"""A function of the progress of a job, from 0 to 1."""
 Progress = bool | Callable[[str], Any]
 
 
@@ -26,12 +26,12 @@ class Job(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is, in words; different for every job."""
+        """The name of the job, different for every job."""
         ...
 
     @property
     def size(self) -> float:
-        """How much work it is, compared with other jobs."""
+        """The amount of work, relative to other jobs."""
         ...
 
     def run(self, report: Report | None = None) -> dict[str, Any] | None:
@@ -64,7 +64,7 @@ class Local:
     """Does jobs in this process, one after another."""
 
     slots = 1
-    """How many jobs are done at the same time."""
+    """The number of jobs done at the same time."""
 
     def __init__(self):
         self.devices = len(jax.local_devices())
@@ -74,10 +74,10 @@ class Local:
         """Take a job."""
         self._jobs.append(job)
 
-    def wait(self, report: Callable[[Job, float], None]) -> tuple[Job, dict[str, Any] | Failure | None]:
+    def wait(self, meter: "Meter") -> tuple[Job, dict[str, Any] | Failure | None]:
         """Return a job that has ended, with its result."""
         job = self._jobs.popleft()
-        return job, attempt(job, lambda share: report(job, share))
+        return job, attempt(job, lambda share: meter.inside(job, share))
 
     def close(self) -> None:
         """Drop the jobs that are left."""
@@ -99,18 +99,18 @@ def run_jobs(
         jobs: The jobs.
         finish: Called with each finished job and its result, at once; returns a word about it for the progress.
         worker: `Local` or `OnRay`.
-        retries: How often a failing job is tried again before it is split or reported.
+        retries: Number of further attempts for a failing job before it is split or reported.
         progress: True for a progress bar, or a function of a line that is called after every job.
         done: Jobs that were finished before, for the progress.
     """
-    meter, failed, tries = Meter(jobs, progress, done), dict[str, str](), dict[str, int]()
+    meter, failed, tries = Meter(jobs, progress, done, worker.slots), dict[str, str](), dict[str, int]()
     waiting = 0
     try:
         for job in jobs:
             worker.submit(job)
             waiting += 1
         while waiting:
-            job, result = worker.wait(meter.inside)
+            job, result = worker.wait(meter)
             waiting -= 1
             if result is None:
                 break
@@ -134,18 +134,19 @@ def run_jobs(
 
 
 class Meter:
-    """Shows how much of all jobs is done and the time that is left: a bar on a terminal, or one line after each job."""
+    """Shows the progress of all jobs and the remaining time: a bar on a terminal, or one line after each job."""
 
-    def __init__(self, jobs: Sequence[Job], progress: Progress, done: int):
+    def __init__(self, jobs: Sequence[Job], progress: Progress, done: int, slots: int = 1):
         self._total, self._done, self._before = sum(job.size for job in jobs), 0.0, done
-        self._count, self._ended, self._began = done + len(jobs), 0, time.monotonic()
+        self._count, self._ended = done + len(jobs), 0
+        self._slots, self._since = slots, (time.monotonic(), 0.0)
         self._bar = make_bar("sweep", 1_000) if progress is True else None
         self._show = progress if callable(progress) else _to_stderr if progress and not self._bar else None
         if self._show and jobs:
             self._show(f"{done} of {self._count} cells done")
 
     def inside(self, job: Job, share: float) -> None:
-        """Show how far a job is."""
+        """Show the progress of a job."""
         if self._bar:
             ended, done = f"{self._before + self._ended} of {self._count} cells", self._done + share * job.size
             self._bar.update(round(1_000 * done / self._total), f"{ended}, {job.name}"[:60], self._left(done))
@@ -155,14 +156,28 @@ class Meter:
         self._done, self._ended = self._done + job.size, self._ended + (not failed)
         self._count = max(self._count, self._before + self._ended)  # a job may have been split
         self.inside(job, 0.0)
+        about, rest = "at most" if self._ended == self._slots == 1 else "about", self._left(self._done)
+        if self._slots == self._ended == 1:
+            self._since = time.monotonic(), self._done
         if self._show:
-            rest = duration(self._left(self._done) or 0.0)
-            ready = f"{self._before + self._ended} of {self._count} cells done, about {rest} left"
+            ready = f"{self._before + self._ended} of {self._count} cells done, {about} {duration(rest or 0.0)} left"
             self._show(f"{ready}: {job.name}, {end}")
 
+    def say(self, line: str) -> None:
+        """Show a message."""
+        (self._show or _to_stderr)(line)
+
     def _left(self, done: float) -> float | None:
-        """Return the seconds that are left, if anything is done."""
-        return (time.monotonic() - self._began) * max(0.0, self._total - done) / done if done else None
+        """Return the seconds that are left, if anything is done.
+
+        The first job has compiled what later ones use, so where jobs follow one another the others say how long one
+        takes. Where they run side by side, those at work count as half done.
+        """
+        began, before = self._since if done > self._since[1] else (self._since[0], 0.0)
+        left = max(0.0, self._total - done)
+        half = 0.5 * min((self._slots - 1) * self._total / max(1, self._count - self._before), left)
+        did = done - before + half
+        return (time.monotonic() - began) * (left - half) / did if done > before else None
 
     def close(self) -> None:
         """Leave the terminal as it was."""

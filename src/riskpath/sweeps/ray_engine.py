@@ -5,25 +5,22 @@ disk. If a node dies, Ray runs its tasks again on another one. A result is taken
 """
 
 import contextlib
-import importlib
-import os
 import signal
 import socket
-from collections.abc import Callable
+import subprocess
+import sys
 from typing import Any
 
 from riskpath.errors import RiskpathError, one_line
 from riskpath.extras import require_extra
-from riskpath.sweeps.jobs import Failure, Job, Local, attempt
+from riskpath.sweeps.jobs import Failure, Job, Local, Meter, attempt
 
-ANSWER_SECONDS = 10.0
-"""How long an address may take to answer."""
-SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-"""The first frame of each side of HTTP/2, on which Ray's protocol is built; the fourth byte is its kind."""
-HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS
+ANSWER_SECONDS = 30.0
+"""How long a cluster may take to answer."""
+CONNECT = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')"
+"""What the process does that tries an address."""
 NODE_RETRIES = 5
-"""How often Ray runs a task again whose node or process has died."""
-LOCAL_NAMES = ("auto", "local")
+"""Number of further attempts for a task whose node or process has died."""
 
 
 def engine(ray: str | None) -> "Local | OnRay":
@@ -44,17 +41,23 @@ class OnRay:
         options = {"num_gpus": 1} if kind == "GPU" else {"num_cpus": 1}
         self._remote = self._ray.remote(max_retries=NODE_RETRIES, **options)(attempt)
         self._jobs: dict[Any, Job] = {}
+        self._nodes: dict[str, str] = {}
 
     def submit(self, job: Job) -> None:
         """Send a job to the cluster."""
         self._jobs[self._remote.remote(job)] = job
 
-    def wait(self, report: Callable[[Job, float], None]) -> tuple[Job, Any]:
-        """Return a job that has ended, with its result."""
+    def wait(self, meter: Meter) -> tuple[Job, Any]:
+        """Return a job that has ended, with its result; say when a node is lost."""
         ready: list[Any] = []
         while not ready:
             ready, _ = self._ray.wait(list(self._jobs), num_returns=1, timeout=1.0)
-            report(next(iter(self._jobs.values())), 0.0)
+            meter.inside(next(iter(self._jobs.values())), 0.0)
+            nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in self._ray.nodes() if node["Alive"]}
+            for lost in self._nodes.keys() - nodes.keys():
+                rest = f"{len(nodes)} left; its cells run again elsewhere" if len(nodes) else "none left"
+                meter.say(f"lost a node of the Ray cluster, {self._nodes[lost]}: {rest}")
+            self._nodes = nodes
         job = self._jobs.pop(ready[0])
         try:
             return job, self._ray.get(ready[0])
@@ -76,7 +79,7 @@ def _connect(address: str) -> tuple[Any, bool]:
     ray = require_extra("ray", "ray", "a sweep on Ray")
     if ray.is_initialized():
         return ray, False
-    require_answer(_last_cluster() or address if address == "auto" else address)
+    require_answer(address)
     on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=_dashboard(address))
@@ -88,40 +91,27 @@ def _connect(address: str) -> tuple[Any, bool]:
     return ray, True
 
 
-def _last_cluster() -> str | None:
-    """Return the address that "auto" stands for, as far as Ray says; the cluster there may be gone."""
-    with contextlib.suppress(Exception):  # not public
-        return importlib.import_module("ray._private.services").canonicalize_bootstrap_address("auto")
-    return None
-
-
 def _dashboard(address: str) -> bool | None:
     return False if address == "local" else None
 
 
 def require_answer(address: str) -> None:
-    """Refuse an address at which no cluster answers; Ray itself would try for minutes, and end the process."""
-    if address in LOCAL_NAMES:
+    """Refuse an address at which no cluster answers. Ray itself would try for minutes and end the process, so another
+    process tries, for a limited time.
+    """
+    if address == "local":
         return
     host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon or not port.isdigit() or not host:
+    if address != "auto" and not (colon and port.isdigit() and host):
         raise RiskpathError(f'a Ray address is "auto", "local" or "HOST:PORT", got {address!r}')
     try:
-        with socket.create_connection((host, int(port)), ANSWER_SECONDS) as connection:
-            understood = _encrypted() or _greet(connection)
+        if address != "auto":
+            socket.create_connection((host, int(port)), ANSWER_SECONDS).close()  # refused at once if nothing listens
+        done = subprocess.run([sys.executable, "-c", CONNECT, address], capture_output=True, timeout=ANSWER_SECONDS)
     except OSError as error:
         raise RiskpathError(f"no Ray cluster answers at {address!r}: {error}") from None
-    if not understood:
-        raise RiskpathError(f"no Ray cluster answers at {address!r}: another program does; Ray's usual port is 6379")
-
-
-def _greet(connection: socket.socket) -> bool:
-    """Return whether the other side speaks HTTP/2, unlike Ray's own dashboard."""
-    connection.sendall(HELLO)
-    with connection.makefile("rb") as answer:
-        return answer.read(len(SETTINGS))[3:4] == SETTINGS[3:4]
-
-
-def _encrypted() -> bool:
-    """Return whether Ray encrypts: then a cluster would not understand a plain greeting."""
-    return os.environ.get("RAY_USE_TLS", "").lower() in ("1", "true")
+    except subprocess.TimeoutExpired:
+        raise RiskpathError(f"no Ray cluster answers at {address!r} within {ANSWER_SECONDS:g} seconds") from None
+    if done.returncode:
+        reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise RiskpathError(f"no Ray cluster answers at {address!r}: {reason}")

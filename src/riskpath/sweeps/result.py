@@ -2,6 +2,7 @@
 
 import csv
 import importlib
+import io
 import math
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from riskpath.errors import RiskpathError, did_you_mean
+from riskpath.files import write_file
 from riskpath.sweeps.axes import label
 from riskpath.sweeps.store import SweepFolder
 from riskpath.sweeps.sweep_plan import SweepPlan
@@ -51,17 +53,15 @@ class Sweep:
         if find_spec("pandas") is None:
             return self.rows()
         pandas = importlib.import_module("pandas")
-
         return pandas.DataFrame(self.rows(), columns=["combination", *self.axes, *COLUMNS])
 
     def to_csv(self, path: str | Path) -> Path:
         """Write the rows to a file, and return its path."""
-        file = Path(path)
-        with file.open("w", newline="") as out:
-            writer = csv.DictWriter(out, ["combination", *self.axes, *COLUMNS])
-            writer.writeheader()
-            writer.writerows(self.rows())
-        return file
+        out = io.StringIO(newline="")
+        writer = csv.DictWriter(out, ["combination", *self.axes, *COLUMNS])
+        writer.writeheader()
+        writer.writerows(self.rows())
+        return write_file(path, out.getvalue())
 
     def summary(self, by: str = "value") -> list[dict[str, Any]]:
         """Return one dictionary for each combination: its settings, and a column's mean, least and most over seeds."""
@@ -121,7 +121,7 @@ def _spellings(value: Any) -> set[str]:
 
 
 def load_sweep(folder: str | Path) -> Sweep:
-    """Return what is finished of the sweep in a folder."""
+    """Return the finished part of the sweep in a folder."""
     store = SweepFolder(folder)
     stored = store.configuration()
     try:
@@ -138,5 +138,5 @@ def as_sweep(axes: list[str], lanes: dict[Any, dict[str, Any]], total: int, fail
 
 
 def stored_plan(folder: str | Path) -> SweepPlan:
-    """Return the sweep that a folder holds, to go on with it."""
+    """Return the sweep that a folder holds, to continue it."""
     return SweepPlan.from_configuration(SweepFolder(folder).configuration())

@@ -6,25 +6,17 @@ folder with other files are refused in one line, and nothing in them is changed.
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from riskpath.errors import RiskpathError
+from riskpath.files import write_json
 
 MANIFEST, CELLS, FAILED, TABLE = "sweep.json", "cells", "failed.json", "sweep.csv"
 FORMAT = "riskpath sweep 1"
 Lane = tuple[int, int]
 """The number of a combination, and the number of a seed."""
-
-
-def write_json(path: Path, result: dict[str, Any] | list[Any]) -> None:
-    """Write JSON to a temporary file and rename it, so that an interruption never leaves half of a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".part")
-    temporary.write_text(json.dumps(result) + "\n")
-    os.replace(temporary, path)
 
 
 def difference(before: Any, now: Any, name: str = "") -> str:
@@ -50,7 +42,7 @@ class SweepFolder:
     def begin(self, configuration: dict[str, Any], width: Callable[[], int]) -> int:
         """Write the configuration to a new folder; in one with the same configuration, a sweep goes on.
 
-        Return how many lanes each device trains at a time: as many as when the sweep began, otherwise `width()`.
+        Return the number of lanes that each device trains at a time: the one stored when the sweep began, or `width()`.
         """
         now = json.loads(json.dumps(configuration))
         if (self.path / MANIFEST).exists():
@@ -61,15 +53,12 @@ class SweepFolder:
             raise RiskpathError(f"{self.path} is a file; a sweep is kept in a folder")
         if self.path.exists() and any(entry.suffix != ".part" for entry in self.path.iterdir()):
             raise RiskpathError(f"{self.path} contains other files than a sweep; give a new folder")
-        try:
-            lanes = width()
-            write_json(self.path / MANIFEST, {"format": FORMAT, "width": lanes, "configuration": now})
-        except OSError as error:
-            raise RiskpathError(f"cannot write to {self.path}: {error.strerror}") from None
+        lanes = width()
+        write_json(self.path / MANIFEST, {"format": FORMAT, "width": lanes, "configuration": now})
         return lanes
 
     def configuration(self) -> dict[str, Any]:
-        """Return what the sweep is."""
+        """Return the configuration of the sweep."""
         return self._manifest()["configuration"]
 
     def _manifest(self) -> dict[str, Any]:
@@ -95,10 +84,7 @@ class SweepFolder:
 
     def add(self, name: str, content: dict[str, Any]) -> None:
         """Store a finished cell."""
-        try:
-            write_json(self.path / CELLS / f"{name}.json", {**content, "digest": _digest(content["lanes"])})
-        except OSError as error:
-            raise RiskpathError(f"cannot write to {self.path}: {error.strerror}") from None
+        write_json(self.path / CELLS / f"{name}.json", {**content, "digest": _digest(content["lanes"])})
 
     def failed(self) -> dict[str, str]:
         """Return the cells that failed when the sweep was last run, and why."""

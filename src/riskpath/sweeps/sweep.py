@@ -43,9 +43,9 @@ def sweep(
 ) -> Sweep:
     """Train every combination of some hyperparameters with several seeds, and judge every policy.
 
-    Ctrl-C ends the sweep early and returns what is finished. With `out`, the same call goes on from there, also after a
-    kill: every finished cell is stored at once. A cell that fails is tried again, then in halves, so that a diverging
-    combination does not take others with it; what still fails is in the `failed` of the result.
+    Ctrl-C ends the sweep early and returns the finished part. With `out`, the same call continues from there, also
+    after a kill: every finished cell is stored immediately. A failing cell is tried again, then in halves, so that a
+    diverging combination does not affect others; remaining failures are in the `failed` of the result.
 
     Args:
         agent: The agent; the axes replace fields of it.
@@ -59,9 +59,9 @@ def sweep(
         out: A folder for the results.
         evaluate_every: Steps between evaluations of the greedy policies, kept as learning curves.
         episodes: Episodes for the value of a lane where there is no exact one; by default 1,000, and 100 in Gymnasium.
-        max_lanes: The most lanes that a device trains at a time; by default as many as fit into its memory. With the
+        max_lanes: The most lanes that a device trains at a time; by default all that fit into its memory. With the
             same number given, lanes have the same bits on one device and on Ray.
-        retries: How often a failing cell is tried again.
+        retries: Number of further attempts for a failing cell.
         ray: The address of a Ray cluster on which cells are trained: "auto" for the one of this machine, or
             "HOST:PORT". By default they are trained in this process.
         progress: True for one progress bar over all cells, or a function of a line that is called after each cell.
@@ -83,7 +83,7 @@ def run_plan(
     ray: str | None = None,
     progress: Progress = False,
 ) -> Sweep:
-    """Train what is not finished of a sweep."""
+    """Train the unfinished part of a sweep."""
     if ray is not None and not isinstance(ray, str):
         raise RiskpathError(f'ray must be an address such as "auto" or "10.0.0.1:6379", got {ray!r}')
     plan.groups()  # every mistake is reported before anything is written
@@ -107,7 +107,7 @@ def run_plan(
 
     failed = run_jobs(left, finish, worker, retries=retries, progress=progress, done=len(cells) - len(left))
     result = as_sweep(list(plan.over), lanes, len(plan.combinations) * plan.seeds, failed)
-    if store is not None:
+    if store is not None and (left or not (store.path / TABLE).exists()):  # the folder may be read-only now
         store.set_failed(failed)
         result.to_csv(store.path / TABLE)
     return result

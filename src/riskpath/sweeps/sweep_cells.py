@@ -10,13 +10,9 @@ from typing import Any
 
 import jax
 
-from riskpath.envs.finite import FiniteEnvironment
-from riskpath.mdp.policy_evaluation import TooManySituations
-from riskpath.risk.measures import Mean
 from riskpath.sweeps.axes import Combination
 from riskpath.sweeps.jobs import Report
 from riskpath.sweeps.store import Lane
-from riskpath.training.exact_laws import SITUATIONS
 from riskpath.training.run import Run
 from riskpath.training.train import train
 from riskpath.version import __version__
@@ -136,22 +132,14 @@ class Judge:
     """Values lanes by their agents' measures: exactly, or from sampled episodes with an interval."""
 
     def __init__(self, run: Run, episodes: int):
-        self._run, self._episodes, self._sample = run, episodes, None
+        self._found = run.measure(episodes, EVALUATION_SEED, progress=False)
+        self._values, self._means = self._found.values(), self._found.means()
 
     def __call__(self, setting: int, seed: int) -> dict[str, Any]:
         """Return the value of one lane with the ends of its 95 % interval, and the mean of its return."""
-        run = self._run
-        if isinstance(run.environments[setting], FiniteEnvironment):
-            try:
-                law = run.law(seed, setting, max_situations=SITUATIONS)
-                value = float(run.agents[setting].risk.value(law))
-                ends = {"low": value, "high": value}
-                return {"value": value, **ends, "mean": float(Mean().value(law)), "episodes": None}
-            except TooManySituations:
-                pass
-        if self._sample is None:
-            self._sample = run.evaluate(self._episodes, EVALUATION_SEED, progress=False)
-        lane = self._sample[[setting], [seed]]
-        value, mean = float(lane.values()[0, 0]), float(lane.returns.mean())
-        interval = lane.risk()[0]
-        return {"value": value, "low": interval.low, "high": interval.high, "mean": mean, "episodes": self._episodes}
+        value, mean = float(self._values[setting, seed]), float(self._means[setting, seed])
+        ends = {"low": value, "high": value}
+        if self._found.sample is not None:
+            interval = self._found.sample[[setting], [seed]].risk()[0]
+            ends = {"low": interval.low, "high": interval.high}
+        return {"value": value, **ends, "mean": mean, "episodes": self._found.episodes}

@@ -14,16 +14,16 @@ from riskpath.agents.agent import Agent
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
 from riskpath.sweeps.axes import Combination, combinations
-from riskpath.sweeps.lane_memory import lanes_that_fit
 from riskpath.sweeps.store import Lane
 from riskpath.sweeps.sweep_cells import SweepCell
 from riskpath.training import inputs
 from riskpath.training.codec import UnknownClass, decode, encode
+from riskpath.training.lane_memory import lanes_that_fit
 
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """Everything that decides about the results of a sweep."""
+    """Everything on which the results of a sweep depend."""
 
     agent: Agent
     env: Any
@@ -36,7 +36,7 @@ class SweepPlan:
     evaluate_every: int | None
     episodes: int | None
     max_lanes: int | None = None
-    """The most lanes of each device at a time; None for as many as fit."""
+    """The most lanes of each device at a time; None for all that fit."""
 
     @functools.cached_property
     def combinations(self) -> list[Combination]:
@@ -84,7 +84,7 @@ class SweepPlan:
         return list(found.values())
 
     def width(self, devices: int, machines: int) -> int:
-        """Return how many lanes each device trains at a time: as many as fit, but so that every device has work."""
+        """Return the number of lanes per device at a time: all that fit, but so that every device has work."""
         if self.max_lanes is not None:
             return self.max_lanes
         groups = self.groups()
@@ -118,7 +118,7 @@ class SweepPlan:
 
 
 def unfinished(cell: SweepCell, done: Container[Lane]) -> list[SweepCell]:
-    """Return what is left of a cell; one that was split before is split in the same way."""
+    """Return the unfinished parts of a cell; a cell that was split before is split in the same way."""
     left = [lane not in done for lane in cell.lanes()]
     if all(left) or not any(left):
         return [cell] if left[0] else []

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from riskpath.errors import RiskpathError
+from riskpath.files import disk_errors, new_folders
 
 HEADER, STATE, CURVE = "header.json", "state.eqx", "curve.json"
 
@@ -22,18 +23,24 @@ def replace_folder(place: Path) -> Iterator[Path]:
     """Yield an empty folder to write to, which then takes the place of the old one."""
     part = _beside(place, "part")
     shutil.rmtree(part, ignore_errors=True)  # left by an interrupted save
-    part.mkdir(parents=True)
-    yield part
-    _sync(part)
-    _put(part, place)
+    with new_folders(place.parent):
+        try:
+            part.mkdir()
+            yield part
+            _sync(part)
+            _put(part, place)
+        except BaseException:  # for example a full disk, which it would keep full
+            shutil.rmtree(part, ignore_errors=True)
+            raise
 
 
 def free_folder(path: str | Path, overwrite: bool = True) -> Path:
     """Return where to save; refuse if anything but an older checkpoint is there, or even that."""
-    place = Path(path).resolve()
-    if place.exists() and not place.is_dir():
-        raise RiskpathError(f"cannot save to {path}: it is a file, and a run is saved as a folder")
-    names = {entry.name for entry in place.iterdir()} if place.exists() else set()
+    with disk_errors(f"cannot save to {path}"):
+        place = Path(path).resolve()
+        if place.exists() and not place.is_dir():
+            raise RiskpathError(f"cannot save to {path}: it is a file, and a run is saved as a folder")
+        names = {entry.name for entry in place.iterdir()} if place.exists() else set()
     if names and not HEADER in names <= {HEADER, STATE, CURVE}:
         raise RiskpathError(f"cannot save to {path}: it contains other files than a saved run; give a new folder")
     if names and not overwrite:
@@ -48,14 +55,17 @@ def find_folder(path: Any) -> Path:
     """Return the folder to load from: the last save, or its backup if the next one was interrupted at its very end."""
     if not isinstance(path, str | os.PathLike):
         raise RiskpathError(f"a run is loaded from a folder, got {path!r}")
-    place = Path(path).resolve()
-    if place.is_file():
-        raise RiskpathError(f"{path} is a file; a saved run is a folder")
-    for folder in (place, _beside(place, "old"), place / "run"):  # the last one is where the command line saves
-        if (folder / HEADER).is_file():
-            return folder
-    if place.exists():
-        raise RiskpathError(f"{path} is not a saved run: it has no {HEADER}")
+    with disk_errors(f"cannot load {path}"):
+        place = Path(path).resolve()
+        if place.is_symlink():  # newer Pythons do not refuse a loop of links
+            os.stat(place)
+        if place.is_file():
+            raise RiskpathError(f"{path} is a file; a saved run is a folder")
+        for folder in (place, _beside(place, "old"), place / "run"):  # the last one is where the command line saves
+            if (folder / HEADER).is_file():
+                return folder
+        if place.exists():
+            raise RiskpathError(f"{path} is not a saved run: it has no {HEADER}")
     raise RiskpathError(f"there is no saved run at {path}")
 
 

@@ -27,34 +27,33 @@ from riskpath.agents.experience import Logged
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import as_arrays
 from riskpath.errors import RiskpathError
+from riskpath.files import disk_errors
 from riskpath.training.atomic_dir import CURVE, HEADER, STATE, digest, find_folder, free_folder, replace_folder, synced
 from riskpath.training.codec import UnknownClass, decode, encode
 from riskpath.training.inputs import as_environment, gymnasium_sources, padded
 from riskpath.training.lanes import Lanes, is_swept, stack, start
 from riskpath.training.logged import logged_experience
+from riskpath.training.run_state import RunState
 from riskpath.validation import given, require_counts, require_positive
 from riskpath.version import __version__
 
-FORMAT, VERSION = "riskpath run", 3
-READERS = {1: "0.1", 2: "0.2"}
+FORMAT, VERSION = "riskpath run", 4
+READERS = {1: "0.1", 2: "0.2", 3: "0.3"}
 """Which version of riskpath reads an older format."""
 
 
-def write_checkpoint(run: Any, path: str | Path, overwrite: bool = True) -> None:
+def write_checkpoint(run: RunState, path: str | Path, overwrite: bool = True) -> None:
     """Write all of a run to a folder; only an older checkpoint is replaced, and only if `overwrite` is true."""
     place = free_folder(path, overwrite)
     header, curve = _describe(run), _encode("its curve", run.curve)
-    try:
-        with replace_folder(place) as part:
-            with synced(part / STATE) as file:
-                eqx.tree_serialise_leaves(file, eqx.filter(_plain_arrays(run.lanes), eqx.is_array))
-            with synced(part / CURVE) as file:
-                file.write(json.dumps(curve, allow_nan=False).encode())
-            sums = {name: digest(part / name) for name in (STATE, CURVE)} | {HEADER: _header_digest(header)}
-            with synced(part / HEADER) as file:
-                file.write((_text({**header, "checksums": sums}) + "\n").encode())
-    except OSError as error:
-        raise RiskpathError(f"cannot save to {path}: {error.strerror or error}") from None
+    with disk_errors(f"cannot save to {path}"), replace_folder(place) as part:
+        with synced(part / STATE) as file:
+            eqx.tree_serialise_leaves(file, eqx.filter(_plain_arrays(run.lanes), eqx.is_array))
+        with synced(part / CURVE) as file:
+            file.write(json.dumps(curve, allow_nan=False).encode())
+        sums = {name: digest(part / name) for name in (STATE, CURVE)} | {HEADER: _header_digest(header)}
+        with synced(part / HEADER) as file:
+            file.write((_text({**header, "checksums": sums}) + "\n").encode())
 
 
 def read_checkpoint(path: str | Path, agent: Agent | Sequence[Agent] | None, env: Any) -> dict[str, Any]:
@@ -116,13 +115,13 @@ class Checkpointer:
         require_counts(**given(every_steps=self.every_steps))
         require_positive(**given(every_seconds=self.every_seconds))
 
-    def begin(self, run: Any, continued: bool) -> None:
+    def begin(self, run: RunState, continued: bool) -> None:
         """Save before training starts; refuse to replace a run that is not being continued."""
         if self._steps is None and not (self.overwrite or continued):
             free_folder(self.path, overwrite=False)
         self.save(run)
 
-    def save_if_due(self, run: Any) -> bool:
+    def save_if_due(self, run: RunState) -> bool:
         """Save after a chunk if it is time to."""
         late = self.every_seconds is not None and time.monotonic() - self._at >= self.every_seconds
         every = self.every_steps
@@ -131,14 +130,14 @@ class Checkpointer:
             self.save(run)
         return due
 
-    def save(self, run: Any) -> None:
+    def save(self, run: RunState) -> None:
         """Save, unless the last save was at the same step."""
         if self._steps != run.steps:
-            run.save(self.path)
+            write_checkpoint(run, self.path)
         self._at, self._steps = time.monotonic(), run.steps
 
 
-def _describe(run: Any) -> dict[str, Any]:
+def _describe(run: RunState) -> dict[str, Any]:
     """Return the header without its checksums."""
     environments = {id(env): env for env in run.environments}  # settings often share theirs
     return {

@@ -102,9 +102,9 @@ class Dataset:
             num_actions: Number of actions; by default one more than the largest.
             max_episode_steps: The limit of the environment, if it has one.
         """
-        ends = [terminated] * len(rewards) if isinstance(terminated, bool) else list(terminated)
-        masks = [None] * len(rewards) if action_masks is None else [np.asarray(mask, bool) for mask in action_masks]
         with in_one_line("cannot read episodes"):
+            ends = [terminated] * len(rewards) if isinstance(terminated, bool) else list(terminated)
+            masks = [None] * len(rewards) if action_masks is None else [np.asarray(mask, bool) for mask in action_masks]
             columns = ([np.asarray(one) for one in part] for part in (observations, actions, rewards))
             listed = [Episode(*parts) for parts in zip(*columns, map(bool, ends), masks, strict=True)]
             spec = _spec_of(listed, num_states, num_actions, max_episode_steps)

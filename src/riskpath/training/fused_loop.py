@@ -1,58 +1,47 @@
-"""The training loop as one compiled program: act → step → store → learn → update targets.
+"""The training loop as one compiled program: act → step → store → update → move the target networks.
 
 Acting and learning are `vmap`ped over lanes; the replay buffer is written outside of `vmap`. The loops are nested,
-target update ⊃ learn ⊃ step. The host sees the state between chunks: there it shows progress, checks for invalid
+target update ⊃ update ⊃ step. The host sees the state between chunks: there it shows progress, checks for invalid
 numbers, evaluates, and can be interrupted.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Generator
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jaxtyping
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Bool, Shaped
 
 from riskpath.agents.abilities import TargetNetworks
 from riskpath.agents.agent import Agent, AgentState, Mode
 from riskpath.agents.experience import Experience
 from riskpath.agents.learning import update_target
 from riskpath.envs.environment import Environment
+from riskpath.envs.vector import VectorStep
 from riskpath.training.devices import lane_mesh, on_devices, spread
 from riskpath.training.lanes import Lanes
 from riskpath.types import EnvSpec, Key, Keys, TimeStep, Transition, power, tree_where
 
 
 class Choice(eqx.Module):
-    """What every environment of every lane does next; leaves have leading axes L, E."""
+    """The next action of every environment of every lane; leaves have leading axes L, E."""
 
     action: Shaped[Array, "..."]
     memory: Any
     """The memory after acting."""
     extras: Any
-    """What is stored with the transition."""
+    """The extras to store with the transition."""
     env_keys: jaxtyping.Key[Array, "*LE"]
     reset_keys: jaxtyping.Key[Array, "*LE"]
 
 
-class Outcome(eqx.Module):
-    """The result of a step; leaves have leading axes L, E. A finished episode has been followed by a new one."""
-
-    final_observation: Shaped[Array, "..."]
-    """The true observation after the action."""
-    final_action_mask: Bool[Array, "..."]
-    reward: Float[Array, "*LE"]
-    terminated: Bool[Array, "*LE"]
-    truncated: Bool[Array, "*LE"]
-    observation: Shaped[Array, "..."]
-    """What the agent sees next: the same, or the first observation of a new episode."""
-    action_mask: Bool[Array, "..."]
-
-
 def choose(lanes: Lanes, warm_up: bool | Bool[Array, ""]) -> tuple[Lanes, Choice]:
     """Let every agent act in all of its environments; during warm-up it only explores."""
+    mode = Mode(True, warm_up, lanes.clock.done)
 
     def one(agent: Agent, state: AgentState, key: Key, time_step: TimeStep, memory: Any):
         num_envs = time_step.reward.shape[0]
@@ -60,7 +49,7 @@ def choose(lanes: Lanes, warm_up: bool | Bool[Array, ""]) -> tuple[Lanes, Choice
 
         def single(keys: Keys, time_step: TimeStep, memory: Any) -> Choice:
             act_key, env_key, reset_key = keys
-            output = agent.act(state, memory, time_step, key=act_key, mode=Mode(True, warm_up))
+            output = agent.act(state, memory, time_step, key=act_key, mode=mode)
             return Choice(output.action, output.memory, output.extras, env_key, reset_key)
 
         return keys[0], jax.vmap(single)(keys[1:].reshape(num_envs, 3), time_step, memory)
@@ -69,7 +58,9 @@ def choose(lanes: Lanes, warm_up: bool | Bool[Array, ""]) -> tuple[Lanes, Choice
     return eqx.tree_at(lambda s: s.keys, lanes, keys), choice
 
 
-def step_and_reset(env: Environment, env_state: Any, action: Any, env_key: Key, reset_key: Key) -> tuple[Any, Outcome]:
+def step_and_reset(
+    env: Environment, env_state: Any, action: Any, env_key: Key, reset_key: Key
+) -> tuple[Any, VectorStep]:
     """Step one environment, and reset it if its episode is over."""
     observation, env_state, reward, terminated, truncated = env.step(env_key, env_state, action)
     mask = env.action_mask(env_state)
@@ -77,10 +68,10 @@ def step_and_reset(env: Environment, env_state: Any, action: Any, env_key: Key, 
     following = tree_where(
         terminated | truncated, (fresh, first, env.action_mask(fresh)), (env_state, observation, mask)
     )
-    return following[0], Outcome(observation, mask, reward, terminated, truncated, *following[1:])
+    return following[0], VectorStep(observation, mask, reward, terminated, truncated, *following[1:])
 
 
-def step_environments(lanes: Lanes, choice: Choice) -> tuple[Lanes, Outcome]:
+def step_environments(lanes: Lanes, choice: Choice) -> tuple[Lanes, VectorStep]:
     """Step all environments that are part of the program."""
     each = eqx.filter_vmap(step_and_reset, in_axes=(None, 0, 0, 0, 0))
     arguments = (lanes.env_state, choice.action, choice.env_keys, choice.reset_keys)
@@ -88,11 +79,12 @@ def step_environments(lanes: Lanes, choice: Choice) -> tuple[Lanes, Outcome]:
     return eqx.tree_at(lambda s: s.env_state, lanes, env_state), outcome
 
 
-def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: Outcome) -> Lanes:
+def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: VectorStep) -> Lanes:
     """Store the transitions, and prepare the next time step of every environment."""
+    fresh = lanes.clock.updates == 0
 
-    def one(agent: Agent, state: AgentState, time_step: TimeStep, choice: Choice, outcome: Outcome, so_far):
-        def single(time_step: TimeStep, choice: Choice, o: Outcome, so_far):
+    def one(agent: Agent, state: AgentState, time_step: TimeStep, choice: Choice, outcome: VectorStep, so_far):
+        def single(time_step: TimeStep, choice: Choice, o: VectorStep, so_far):
             so_far = so_far + power(agent.discount, time_step.time) * o.reward
             transition = Transition(
                 time_step.observation,
@@ -122,7 +114,7 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: Outcome) -> Lan
         assert state.episodes is not None
         shown = (outcome.observation, outcome.action_mask)
         earned = (outcome.reward, stored.return_so_far, time_step.time)
-        episodes = state.episodes.add(*earned, done, *shown, agent.discount, state.gradient_steps == 0)
+        episodes = state.episodes.add(*earned, done, *shown, agent.discount, fresh)
         return eqx.tree_at(lambda s: s.episodes, state, episodes), stored, following, memory, after
 
     arguments = (lanes.agent_state, lanes.time_step, choice, outcome, lanes.return_so_far)
@@ -140,6 +132,7 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: Outcome) -> Lan
         lanes.experience.add(lanes.store, flat),
         lanes.keys,
         lanes.steps + lanes.num_envs,
+        lanes.clock,
         lanes.valid & _valid(flat, time_step, spec),
         lanes.recent.add(
             outcome.reward, transitions.return_so_far, transitions.time, transitions.terminated | transitions.truncated
@@ -166,46 +159,88 @@ def collect(lanes: Lanes, spec: EnvSpec, warm_up: bool) -> Lanes:
     return record(lanes, spec, choice, outcome)
 
 
-def update(lanes: Lanes, spec: EnvSpec) -> tuple[Lanes, dict[str, Array]]:
-    """Call `learn` once for every lane, on a batch of its experience."""
-    keys, sample_keys, learn_keys = jnp.moveaxis(jax.vmap(lambda k: jax.random.split(k, 3))(lanes.keys), 1, 0)
+def update(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
+    """Update every lane once, on a batch of its experience."""
+    keys, sample_keys, update_keys = jnp.moveaxis(jax.vmap(lambda k: jax.random.split(k, 3))(lanes.keys), 1, 0)
     samples = lanes.experience.batch(lanes.store, lanes.count, lanes.time_step, lanes.memory, keys=sample_keys)
-    learn = eqx.filter_vmap(lambda agent, state, batch, key: agent.learn(state, batch, key=key))
-    state, metrics = learn(lanes.agent, lanes.agent_state, samples, learn_keys)
-    return eqx.tree_at(lambda s: (s.agent_state, s.keys), lanes, (state, keys)), metrics
+    one = eqx.filter_vmap(lambda agent, state, batch, key: agent.update(state, batch, lanes.clock, key=key))
+    state, metrics = one(lanes.agent, lanes.agent_state, samples, update_keys)
+    places = lambda s: (s.agent_state, s.keys, s.clock.updates)  # noqa: E731
+    return eqx.tree_at(places, lanes, (state, keys, lanes.clock.updates + 1)), metrics
 
 
-def learn(lanes: Lanes, spec: EnvSpec) -> tuple[Lanes, dict[str, Array]]:
-    """Call `learn` as often as one iteration needs."""
-    times = lanes.experience.updates(lanes.num_envs)
-    if times == 1:
-        return update(lanes, spec)
-    lanes, metrics = _scan(lambda s: update(s, spec), lanes, times)
-    return lanes, jax.tree.map(lambda x: x.mean(axis=0), metrics)
+def learn(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
+    """Make all updates of one iteration.
+
+    Target networks move after exactly `interval` updates: here, or between iterations (`rounds_of_iterations`).
+    """
+    times, interval = lanes.experience.updates(lanes.num_envs), target_interval(lanes.agent)
+    part = math.gcd(times, interval)
+    if part == times:
+        return scan(update, lanes, times)
+
+    def several(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
+        lanes, metrics = scan(update, lanes, part)
+        return (update_targets if part == interval else update_targets_if_due)(lanes), metrics
+
+    return scan(several, lanes, times // part)
 
 
-def update_targets(lanes: Lanes) -> AgentState:
-    """Return the agents' states after an update of their target networks, if they have any."""
+def target_interval(agent: Agent) -> int:
+    """Return the number of updates between two target updates; 0 for an agent without target networks."""
+    return agent.target_update[0] if isinstance(agent, TargetNetworks) else 0
+
+
+def update_targets(lanes: Lanes) -> Lanes:
+    """Update the target networks of every lane, if there are any."""
     if not isinstance(lanes.agent, TargetNetworks):
-        return lanes.agent_state
-    return eqx.filter_vmap(update_target)(lanes.agent, lanes.agent_state)
+        return lanes
+    one = eqx.filter_vmap(lambda agent, state: update_target(agent, state, lanes.clock))
+    return eqx.tree_at(lambda s: s.agent_state, lanes, one(lanes.agent, lanes.agent_state))
+
+
+def update_targets_if_due(lanes: Lanes, learned: bool | Bool[Array, ""] = True) -> Lanes:
+    """Update the target networks if the number of updates is a multiple of the interval."""
+    if not (interval := target_interval(lanes.agent)):
+        return lanes
+    old, static = eqx.partition(lanes.agent_state, eqx.is_array)
+    move = lambda: eqx.filter(update_targets(lanes).agent_state, eqx.is_array)  # noqa: E731
+    new = jax.lax.cond(learned & (lanes.clock.updates % interval == 0), move, lambda: old)
+    return eqx.tree_at(lambda s: s.agent_state, lanes, eqx.combine(new, static))
+
+
+def rounds_of_iterations(agent: Agent, experience: Experience, num_envs: int) -> bool:
+    """Tell whether target networks move only after whole iterations; the loop then moves them after every round."""
+    return target_interval(agent) % experience.updates(num_envs) == 0
 
 
 def iterations_per_round(agent: Agent, experience: Experience, num_envs: int) -> int:
-    """Return the iterations between two updates of the target networks; 1 for an agent without any."""
-    if not isinstance(agent, TargetNetworks):
-        return 1
-    return max(1, agent.target_update[0] // experience.updates(num_envs))
+    """Return the number of iterations between two target updates; 1 if these happen within an iteration."""
+    whole = rounds_of_iterations(agent, experience, num_envs)
+    return max(1, target_interval(agent) // experience.updates(num_envs)) if whole else 1
 
 
 def steps_per_round(agent: Agent, experience: Experience, num_envs: int) -> int:
     """Return the steps of each lane in one round: environment steps, or updates if there are only data."""
-    iterations, moves = iterations_per_round(agent, experience, num_envs), experience.moves(num_envs)
-    return iterations * (moves * num_envs or experience.updates(num_envs))
+    return iterations_per_round(agent, experience, num_envs) * steps_per_iteration(experience, num_envs)
 
 
-def _scan(function: Callable[[Any], Any], carry: Any, times: int) -> Any:
-    """Apply `function` a fixed number of times as one compiled loop, and stack what it returns."""
+def steps_per_iteration(experience: Experience, num_envs: int) -> int:
+    """Return the steps of each lane in one iteration: environment steps, or updates if there are only data."""
+    return experience.moves(num_envs) * num_envs or experience.updates(num_envs)
+
+
+def planned(lanes: Lanes, steps: int) -> Lanes:
+    """Return lanes whose schedules end after this number of steps."""
+    iterations = -(-(steps - lanes.experience.warm_up) // steps_per_iteration(lanes.experience, lanes.num_envs))
+    updates = max(1, iterations * lanes.experience.updates(lanes.num_envs))
+    return eqx.tree_at(lambda s: s.clock.planned, lanes, jnp.asarray(updates, jnp.int32))
+
+
+def scan(function: Callable[[Any], Any], carry: Any, times: int) -> Any:
+    """Apply `function` a fixed number of times as one compiled loop, and return the mean of its results."""
+    if times == 1:
+        return function(carry)
     arrays, fixed = eqx.partition(carry, eqx.is_array)
 
     def body(arrays: Any, _: None) -> tuple[Any, Any]:
@@ -213,11 +248,11 @@ def _scan(function: Callable[[Any], Any], carry: Any, times: int) -> Any:
         return eqx.filter(carry, eqx.is_array), out
 
     arrays, outs = jax.lax.scan(body, arrays, None, length=times)
-    return eqx.combine(arrays, fixed), outs
+    return eqx.combine(arrays, fixed), jax.tree.map(lambda x: x.mean(axis=0), outs)
 
 
-def _repeat(function: Callable[[Any], Any], carry: Any, times: Any) -> tuple[Any, Any]:
-    """Apply `function` a number of times that the compiler does not know, and return the mean of what it returns."""
+def repeat(function: Callable[[Any], Any], carry: Any, times: Any) -> tuple[Any, Any]:
+    """Apply `function` a number of times that is not known at compile time, and return the mean of its results."""
     arrays, fixed = eqx.partition(carry, eqx.is_array)
 
     @functools.partial(jax.jit, inline=True)  # so that it is traced once, for its shapes and for the loop
@@ -238,33 +273,29 @@ def _repeat(function: Callable[[Any], Any], carry: Any, times: Any) -> tuple[Any
 
 @eqx.filter_jit
 def warm_up(lanes: Lanes, spec: EnvSpec, iterations: Any) -> Lanes:
-    """Take steps with nothing but exploration."""
-    return _repeat(lambda s: (collect(s, spec, warm_up=True), ()), lanes, iterations)[0]
+    """Take steps by exploration only."""
+    return repeat(lambda s: (collect(s, spec, warm_up=True), ()), lanes, iterations)[0]
 
 
 @eqx.filter_jit
 def chunk(lanes: Lanes, spec: EnvSpec, rounds: Any) -> tuple[Lanes, dict[str, Array]]:
-    """Train for a number of rounds; each ends with an update of the target networks.
+    """Train for a number of rounds; each ends with a target update.
 
-    The number is not known to the compiler, so one program serves chunks of every length.
+    The number is not known at compile time, so one program serves chunks of every length.
     """
-    moves = lanes.experience.moves(lanes.num_envs)
-    length = iterations_per_round(lanes.agent, lanes.experience, lanes.num_envs)
+    parts, moves = (lanes.agent, lanes.experience, lanes.num_envs), lanes.experience.moves(lanes.num_envs)
+    length, whole = iterations_per_round(*parts), rounds_of_iterations(*parts)
 
     def iteration(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
         if moves == 0:
-            updates = lanes.experience.updates(lanes.num_envs)
-            return learn(eqx.tree_at(lambda s: s.steps, lanes, lanes.steps + updates), spec)
-        if moves == 1:
-            return learn(collect(lanes, spec, warm_up=False), spec)
-        return learn(_scan(lambda s: (collect(s, spec, warm_up=False), None), lanes, moves)[0], spec)
+            return learn(eqx.tree_at(lambda s: s.steps, lanes, lanes.steps + steps_per_iteration(*parts[1:])))
+        return learn(scan(lambda s: (collect(s, spec, warm_up=False), ()), lanes, moves)[0])
 
     def round_(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
-        lanes, metrics = _scan(iteration, lanes, length)
-        lanes = eqx.tree_at(lambda s: s.agent_state, lanes, update_targets(lanes))
-        return lanes, jax.tree.map(lambda x: x.mean(axis=0), metrics)
+        lanes, metrics = scan(iteration, lanes, length)
+        return update_targets(lanes) if whole else lanes, metrics
 
-    return _repeat(round_, lanes, rounds)
+    return repeat(round_, lanes, rounds)
 
 
 def _explore(lanes: Lanes, spec: EnvSpec, iterations: Any) -> tuple[Lanes, dict[str, Array]]:
@@ -277,18 +308,33 @@ def _train(lanes: Lanes, spec: EnvSpec, rounds: Any) -> tuple[Lanes, dict[str, A
 
 def advance(
     lanes: Lanes, spec: EnvSpec, steps: int, rounds: int, devices: int | None = None
-) -> Iterator[tuple[Lanes, Any]]:
-    """Train for about `steps` more environment steps a lane, and yield the state after every chunk."""
-    goal, mesh = int(lanes.steps) + steps, lane_mesh(lanes.count, devices)
-    explore, train = _explore, _train
+) -> Generator[tuple[Lanes, Any]]:
+    """Train for about `steps` more environment steps per lane, and yield the state after every chunk."""
+    mesh = lane_mesh(lanes.count, devices)
+    programs: list[Any] = [_explore, _train]
     if mesh is not None:
         lanes = spread(lanes, mesh)
-        explore, train = (functools.partial(on_devices, program, mesh) for program in (_explore, _train))
+        programs = [functools.partial(on_devices, program, mesh) for program in programs]
+    explore, train = (lambda lanes, times, run=run: run(lanes, spec, jnp.asarray(times, jnp.int32)) for run in programs)
+    yield from in_chunks(lanes, steps, rounds, explore, train)
+
+
+def in_chunks(lanes: Lanes, steps: int, rounds: int, explore: Any, train: Any) -> Generator[tuple[Lanes, Any]]:
+    """Explore until learning starts, then train, and yield lanes and metrics after every chunk.
+
+    Args:
+        lanes: The current state of training.
+        steps: The approximate number of further steps.
+        rounds: Rounds of one chunk.
+        explore: A function of lanes and a number of steps of every environment.
+        train: A function of lanes and a number of rounds.
+    """
+    goal, num_envs = int(lanes.steps) + steps, lanes.num_envs
     warm = min(steps, max(0, lanes.experience.warm_up - int(lanes.steps)))
     if warm:
-        lanes, _ = explore(lanes, spec, jnp.asarray(-(-warm // lanes.num_envs), jnp.int32))
+        lanes, _ = explore(lanes, -(-warm // num_envs))
         yield lanes, {}
-    each = steps_per_round(lanes.agent, lanes.experience, lanes.num_envs)
+    each = steps_per_round(lanes.agent, lanes.experience, num_envs)
     while (left := goal - int(lanes.steps)) > 0:
-        lanes, metrics = train(lanes, spec, jnp.asarray(min(rounds, max(1, -(-left // each))), jnp.int32))
+        lanes, metrics = train(lanes, min(rounds, max(1, -(-left // each))))
         yield lanes, metrics

@@ -8,9 +8,9 @@ import numpy as np
 
 from riskpath.agents.agent import Agent, AgentState
 from riskpath.evaluation.host_rollout import rollout_on_host
-from riskpath.evaluation.rollout import Returns
+from riskpath.evaluation.rollout import Returns, lane_count
 from riskpath.training import inputs
-from riskpath.training.recent_episodes import recent_figures
+from riskpath.training.run_state import RunState
 from riskpath.types import EnvSpec, Key
 
 ENVIRONMENTS, FEWEST_ENVIRONMENTS = 64, 4
@@ -22,17 +22,17 @@ FEWEST, MOST = 20, 1_000
 """Episodes of each lane, if no number is given."""
 
 
-def episodes_for(run: Any, wanted: int | None, in_program: int = 1_000) -> int:
-    """Return how many episodes each lane plays: as many as wanted, by default as many as take little time.
+def episodes_for(run: RunState, wanted: int | None, in_program: int = 1_000) -> int:
+    """Return the number of episodes of each lane: `wanted`, or a default that takes little time.
 
-    In environments of the compiled program that is a fixed number. On the host it follows from the length of training
-    and of its latest episodes.
+    In environments of the compiled program the default is fixed. On the host it follows from the length of training and
+    of its latest episodes.
     """
     if wanted is not None:
         return wanted
     if not run.sources:
         return in_program
-    lengths = recent_figures(run).get("ep_len_mean")
+    lengths = run.recent_figures().get("ep_len_mean")
     length = float(np.mean(lengths)) if lengths is not None else run.spec.max_episode_steps or 1_000
     return int(np.clip(SHARE * run.steps / length, FEWEST, MOST))
 
@@ -53,7 +53,7 @@ def gymnasium_rollout(
     module.require_copies(sources)
     own = sources[0].translation.max_episode_steps
     cut = limit if own is None or limit < own else None
-    lanes = state.gradient_steps.shape[0]
+    lanes = lane_count(state)
     width = min(episodes, max(FEWEST_ENVIRONMENTS, ENVIRONMENTS // lanes))
     with closing(module.GymnasiumVector(sources, lanes // len(sources) * width, limit=cut)) as vector:
         return rollout_on_host(agent, state, vector, spec, episodes, cut, key=key, progress=progress)

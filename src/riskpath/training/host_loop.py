@@ -1,14 +1,14 @@
-"""The training loop for environments outside of the compiled program: the host steps them, the rest is the same.
+"""The training loop for environments outside of the compiled program: the host steps them.
 
-Choosing, recording and learning are the functions of the fused loop, in one compiled program that is called once for
-each step; with the same keys the numbers are the same, bit for bit.
+The rest is the same: one compiled program, called once per step, chooses, records and learns by the functions of the
+fused loop. With the same keys the numbers are the same, bit for bit.
 """
 
 import functools
 import itertools
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -21,11 +21,11 @@ from jaxtyping import Array, Shaped
 
 from riskpath.agents.agent import Agent
 from riskpath.envs.environment import Environment
-from riskpath.envs.vector import VectorEnvironment
+from riskpath.envs.vector import VectorEnvironment, VectorStep
 from riskpath.evaluation.packing import Layout
 from riskpath.evaluation.rollout import repeat_memory
 from riskpath.training import fused_loop as loop
-from riskpath.training.fused_loop import Choice, Outcome
+from riskpath.training.fused_loop import Choice
 from riskpath.training.lanes import Lanes, lane_keys, with_first
 from riskpath.training.lanes import start as start_lanes
 from riskpath.types import EnvSpec, Keys
@@ -71,7 +71,7 @@ class State(eqx.Module):
     """The state between two calls of the program."""
 
     lanes: Lanes
-    """As they were before the choice: training can be continued from here."""
+    """The lanes before the choice: training can continue from here."""
     keys: Keys
     """Their keys after the choice."""
     choice: Choice
@@ -88,13 +88,13 @@ _choose = eqx.filter_jit(loop.choose)
 
 @functools.partial(jax.jit, static_argnums=0)
 def _pack(layout: Layout, leaves: list[Array]) -> list[Array]:
-    """Return copies, packed: they will be donated, and parts of a fresh state are the same array."""
+    """Return packed copies: they will be donated, and parts of a fresh state share arrays."""
     return [jnp.array(x, copy=True) for x in layout.pack(leaves)]
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _unpack(layout: Layout, arrays: list[Array]) -> list[Array]:
-    """Return copies, not packed: the next call destroys what it is given."""
+    """Return unpacked copies: the next call destroys its arguments."""
     return [jnp.array(x, copy=True) for x in layout.unpack(arrays)]
 
 
@@ -110,33 +110,21 @@ def _keys(layout: Layout, arrays: list[Array]) -> tuple[Keys, Keys]:
 def _turn(
     layout: Layout, arrays: list[Array], outcome: Any, flags: Any
 ) -> tuple[list[Array], dict[str, Array], Shaped[Array, "K *act"]]:
-    """Record a step, learn, update the target networks, and choose what to do next: one call for each step.
+    """Record a step, learn, and choose the next actions: one call per step.
 
-    Which of these are done is in the flags, so that one program serves every step: learn, update, and whether the next
-    action only explores. The updates are in a loop whose length the compiler does not know: in a loop, as in the fused
-    program, sums are rounded in the same way, and a loop of known length would be dissolved.
+    The flags tell whether to learn, and whether the next action only explores, so that one program serves every step.
+    The updates are in a loop of unknown length, because XLA would unroll a loop of known length and then round sums
+    differently from the fused program.
     """
-    times, update, explores = flags[0].astype(jnp.int32), flags[1], flags[2]
+    learns, explores = flags
     state: State = layout.tree(layout.unpack(arrays))
-    outcome = Outcome(*(_by_lane(x, state.lanes.count) for x in outcome))
-    lanes, spec = replace(state.lanes, keys=state.keys), state.spec
-    carried, fixed = eqx.partition(loop.record(lanes, spec, state.choice, outcome), eqx.is_array)
-
-    @functools.partial(jax.jit, inline=True)  # so that it is traced once, for its shapes and for the loop
-    def learn(carried: Any) -> tuple[Any, dict[str, Array]]:
-        lanes, metrics = loop.learn(eqx.combine(carried, fixed), spec)
-        return eqx.filter(lanes, eqx.is_array), metrics
-
-    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), eqx.filter_eval_shape(learn, carried)[1])
-
-    body = lambda _, carry: learn(carry[0])  # noqa: E731
-    carried, metrics = jax.lax.fori_loop(jnp.zeros_like(times), times, body, (carried, zeros))
-    lanes = eqx.combine(carried, fixed)
-    old, static = eqx.partition(lanes.agent_state, eqx.is_array)
-    new = jax.lax.cond(update, lambda: eqx.filter(loop.update_targets(lanes), eqx.is_array), lambda: old)
-    lanes = replace(lanes, agent_state=eqx.combine(new, static))
+    outcome = VectorStep(*(_by_lane(x, state.lanes.count) for x in outcome))
+    lanes = loop.record(replace(state.lanes, keys=state.keys), state.spec, state.choice, outcome)
+    lanes, metrics = loop.repeat(loop.learn, lanes, learns.astype(jnp.int32))
+    if loop.rounds_of_iterations(lanes.agent, lanes.experience, lanes.num_envs):
+        lanes = loop.update_targets_if_due(lanes, learns)
     after, choice = loop.choose(lanes, explores)
-    return layout.pack(State(lanes, after.keys, choice, spec)), metrics, _flat(choice.action)
+    return layout.pack(State(lanes, after.keys, choice, state.spec)), metrics, _flat(choice.action)
 
 
 def _flat(action: Shaped[Array, "L E *act"]) -> Shaped[Array, "K *act"]:
@@ -145,53 +133,48 @@ def _flat(action: Shaped[Array, "L E *act"]) -> Shaped[Array, "K *act"]:
 
 def advance(
     lanes: Lanes, vector: VectorEnvironment, spec: EnvSpec, steps: int, rounds: int
-) -> Iterator[tuple[Lanes, Any]]:
+) -> Generator[tuple[Lanes, Any]]:
     """Train as `fused_loop.advance` does, with environments outside of the program.
 
     Ctrl-C takes effect between two iterations: within one the old state is donated and the new one not complete.
     """
-    experience, num_envs, taken = lanes.experience, lanes.num_envs, int(lanes.steps)
-    parts = (lanes.agent, experience, num_envs)
-    goal, each = taken + steps, loop.steps_per_round(*parts)
-    moves, length = experience.moves(num_envs), loop.iterations_per_round(*parts)
-    warm = min(steps, max(0, experience.warm_up - taken))
-    after, choice = _choose(lanes, jnp.asarray(warm > 0))
+    num_envs, moves = lanes.num_envs, lanes.experience.moves(lanes.num_envs)
+    length = loop.iterations_per_round(lanes.agent, lanes.experience, num_envs)
+    warms = min(steps, lanes.experience.warm_up - int(lanes.steps)) > 0
+    after, choice = _choose(lanes, jnp.asarray(warms))
     state = State(lanes, after.keys, choice, spec)
     layout = Layout.of(state)
     arrays, action = _pack(layout, _arrays(state)), _flat(choice.action)
 
-    def turns(total: int, warm_up: bool) -> tuple[int, list[dict[str, Array]]]:
-        """Take steps; return how many there were, and the metrics of learning."""
+    def turns(total: int, warm_up: bool) -> tuple[Lanes, dict[str, Any]]:
+        """Take steps of every environment; return the lanes and the mean of the metrics of learning."""
         nonlocal arrays, action
+        if stop.is_set():
+            raise KeyboardInterrupt
         metrics = []
         for turn in itertools.count(1):
             vector.steps += num_envs
             keys = _keys(layout, arrays) if vector.draws_from_keys else (None, None)
             outcome = vector.step(np.asarray(action), *keys)
-            learn = not warm_up and turn % moves == 0
-            last = turn == total or (stop.is_set() and (learn or warm_up))
-            flags = np.array([learn, learn and turn % (moves * length) == 0, warm_up and not last])
+            learns = not warm_up and turn % moves == 0
+            last = turn == total or (stop.is_set() and (learns or warm_up))
+            flags = np.array([learns, warm_up and not last])
             arrays, new, action = _turn(layout, arrays, outcome, flags)
-            if learn:
+            if learns:
                 metrics.append(new)
             if last:
-                return turn, metrics
-        raise AssertionError("the last step returns")
-
-    def now() -> Lanes:
-        return layout.tree(_unpack(layout, arrays)).lanes
+                break
+        mean = jax.tree.map(lambda *x: np.mean(np.stack(x), axis=0), *metrics) if metrics else {}
+        return layout.tree(_unpack(layout, arrays)).lanes, mean
 
     with delayed_interrupt() as stop:
-        if warm:
-            taken += turns(-(-warm // num_envs), warm_up=True)[0] * num_envs
-            yield now(), {}
-        while taken < goal and not stop.is_set():
-            chunk = min(rounds, max(1, -(-(goal - taken) // each))) * length * moves
-            done, metrics = turns(chunk, warm_up=False)
-            taken += done * num_envs
-            yield now(), jax.tree.map(lambda *x: np.mean(np.stack(x), axis=0), *metrics)
-    if stop.is_set():
-        raise KeyboardInterrupt
+        explore, train = (
+            lambda lanes, times: turns(times, warm_up=True),
+            lambda lanes, rounds: turns(rounds * length * moves, warm_up=False),
+        )
+        yield from loop.in_chunks(lanes, steps, rounds, explore, train)
+        if stop.is_set():
+            raise KeyboardInterrupt
 
 
 def _arrays(tree: Any) -> list[Array]:

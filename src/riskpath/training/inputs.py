@@ -96,7 +96,7 @@ def padded(environments: list[Environment]) -> list[Environment]:
 
 
 def gymnasium_sources(env: Any, count: int) -> list[Any]:
-    """Return how to make a Gymnasium environment for each of `count` settings; nothing for other environments."""
+    """Return the maker of a Gymnasium environment for each of `count` settings; nothing for other environments."""
     if find_spec("gymnasium") is None:
         if isinstance(env, str) and "-v" in env:
             raise RiskpathError(f"{env} is a Gymnasium environment, which needs: pip install 'riskpath[gymnasium]'")
@@ -126,7 +126,7 @@ def _match(listed: list[Any], count: int) -> list[Any]:
 
 
 def _fixed(thing: Agent | Environment) -> str:
-    """Return everything that lanes must have in common."""
+    """Return a text of all static values, which lanes must have in common."""
     leaves = jax.tree.leaves(thing)
     if isinstance(thing, Agent):
         return repr((jax.tree.structure(thing), [leaf for leaf in leaves if not is_swept(leaf)]))
@@ -134,7 +134,7 @@ def _fixed(thing: Agent | Environment) -> str:
 
 
 def program_key(agent: Agent, env: Any) -> str:
-    """Return a text that is the same for settings that one program trains: they differ in numbers only."""
+    """Return a text that is equal for settings that share a program: they differ in numbers only."""
     if sources := gymnasium_sources(env, 1):
         return f"{_fixed(agent)} {sources[0].name or id(env)}"
     environment = as_environment(env)

@@ -1,7 +1,7 @@
 """The state of training: lanes (seeds, and settings of float hyperparameters) side by side.
 
-Everything has a leading axis L; the environments of a lane add an axis E. What an experience
-stores has the environments of all lanes as its columns.
+Everything has a leading axis L; the environments of a lane add an axis E. The store of an experience has the
+environments of all lanes as its columns.
 """
 
 import functools
@@ -16,6 +16,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
 from riskpath.agents.agent import GREEDY, Agent, AgentState
+from riskpath.agents.clock import Clock
 from riskpath.agents.episodes import no_episodes
 from riskpath.agents.experience import Experience
 from riskpath.agents.replay_buffer import ReplayBuffer
@@ -42,7 +43,7 @@ class Lanes(eqx.Module):
     agent_state: AgentState
     env_state: Any
     time_step: TimeStep
-    """What each environment shows next."""
+    """The next time step of each environment."""
     memory: Any
     """The agent's memory of each episode."""
     return_so_far: Float[Array, "L E"]
@@ -54,10 +55,12 @@ class Lanes(eqx.Module):
     keys: Keys
     steps: Int[Array, ""]
     """Environment steps taken by each lane."""
+    clock: Clock
+    """The number of updates so far, and of all planned ones."""
     valid: Bool[Array, "3"]
     """Whether all rewards, observations and action masks were valid (`CHECKS`)."""
     recent: RecentEpisodes
-    """The latest training episodes, for people to see."""
+    """The latest training episodes, for display."""
 
     @property
     def count(self) -> int:
@@ -71,7 +74,7 @@ class Lanes(eqx.Module):
 
 
 def is_swept(leaf: Any) -> bool:
-    """Tell whether a hyperparameter is traced, and may so differ between lanes: floats only."""
+    """Tell whether a hyperparameter is traced, so that it may differ between lanes: floats only."""
     return isinstance(leaf, float) or eqx.is_inexact_array(leaf)
 
 
@@ -101,7 +104,7 @@ def start(
     devices: int | None = None,
     experience: Experience | None = None,
 ) -> Lanes:
-    """Return lanes with fresh networks, fresh episodes and no experience; by default it is of the agent's own kind."""
+    """Return lanes with fresh networks, fresh episodes and empty experience, by default of the agent's own kind."""
     agent, count = stack(agents, seeds, is_swept), len(agents) * seeds
     env = stack([as_arrays(env) for env in environments], seeds, eqx.is_array)
     spec = environments[0].spec
@@ -122,6 +125,7 @@ def start(
         experience.init(example, count, num_envs, rows),
         keys,
         jax.device_put(np.zeros((), np.int32)),
+        Clock(*jax.device_put((np.zeros((), np.int32), np.zeros((), np.int32)))),
         jax.device_put(np.ones((len(CHECKS),), bool)),
         no_recent_episodes(count, num_envs),
     )

@@ -1,4 +1,4 @@
-"""Training from logged data: a stand-in for the environment, and the lanes whose experience are the data."""
+"""Training from logged data: a stand-in for the environment, and lanes whose experience is the data."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Shaped
 
 from riskpath.agents.agent import Agent
 from riskpath.agents.episodes import NUM_STARTS, Episodes, no_episodes
-from riskpath.agents.experience import Logged
+from riskpath.agents.experience import Logged, Replay
 from riskpath.agents.replay_agent import ReplayAgent
 from riskpath.agents.replay_buffer import pack_rows
 from riskpath.envs.environment import Environment
@@ -23,7 +23,7 @@ from riskpath.types import EnvSpec, Key, Transition
 
 
 class LoggedEnvironment(Environment):
-    """The stand-in for an environment of which there are only data: episodes start, but cannot be played."""
+    """The stand-in for an environment when there is only data: episodes start, but cannot be played."""
 
     env_spec: EnvSpec
     starts: Shaped[Array, "K *obs"]
@@ -68,7 +68,7 @@ def require_replay(agent: Agent) -> ReplayAgent:
 
 
 def without_steps(agent: Agent) -> ReplayAgent:
-    """Return an agent whose schedules count calls of `learn`: there are no environment steps."""
+    """Return the agent with one update per step, because there are no environment steps."""
     own = require_replay(agent)
     return replace(own, training=replace(own.training, learning_starts=0, train_freq=1))
 
@@ -76,13 +76,14 @@ def without_steps(agent: Agent) -> ReplayAgent:
 def logged_experience(agent: Agent, spec: EnvSpec, rows: int) -> Logged:
     """Return the experience of an agent that learns from a number of logged steps."""
     replay = require_replay(agent).experience(spec)
+    assert isinstance(replay, Replay)
     return Logged(rows, replay.samples, replay.window, replay.n_steps)
 
 
 def start_logged(
     agents: Sequence[Agent], environments: Sequence[Environment], data: Dataset, seeds: int, seed: int, first_seed: int
 ) -> Lanes:
-    """Return fresh lanes whose experience are the data, with statistics of the returns in them."""
+    """Return fresh lanes whose experience is the data, with the statistics of its returns."""
     agent, spec = agents[0], environments[0].spec
     if any(one.discount != agent.discount for one in agents):
         raise RiskpathError("agents that learn from the same data need the same discount; train them one after another")

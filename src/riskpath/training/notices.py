@@ -1,4 +1,4 @@
-"""One line for a user whose agent does not do what its name promises in this environment, or whose critic diverges.
+"""Warnings, one line each: the agent's objective does not fit the environment, or its critic diverges.
 
 Lines go to the logger "riskpath", which prints them to standard error unless it is set up differently.
 """
@@ -17,20 +17,21 @@ from riskpath.envs.finite import FiniteEnvironment, as_arrays
 from riskpath.risk.measures import Mean
 from riskpath.risk.tabulated import Tabulated
 from riskpath.training.lanes import Lanes
+from riskpath.training.run_state import RunState
 
 LOGGER = logging.getLogger("riskpath")
 FAR = 3.0
-"""An estimate has left the returns seen if it is outside of them by more than this many times their range."""
+"""An estimate diverges if it lies outside of the returns seen by more than this multiple of their range."""
 LEAST_RANGE = 0.1
-"""The range is at least this share of the largest return: while all episodes are the same, nothing is known of it."""
+"""The smallest range, as a fraction of the largest return, for the time when all episodes have the same return."""
 FEWEST_EPISODES, FEWEST_UPDATES = 20, 1_000
-"""Before that, estimates are not compared with returns."""
+"""Estimates are not compared with returns before this."""
 TRIALS, STEPS = 8, 5
 """Short episodes with equal actions that are compared."""
 
 
 def notice_random_transitions(agent: Agent, env: Environment, lanes: Lanes, on_host: bool) -> None:
-    """Say in one line that an agent for deterministic transitions meets random ones."""
+    """Warn if an agent for deterministic transitions is trained with random ones."""
     if not agent.for_deterministic_transitions or isinstance(agent.risk, Mean):
         return
     random = _starts_differ(lanes) if on_host else has_random_transitions(env)
@@ -45,11 +46,14 @@ def notice_random_transitions(agent: Agent, env: Environment, lanes: Lanes, on_h
         )
 
 
-def notice_of_estimates(run: Any) -> str | None:
-    """Return one line if the estimates of some lanes are far outside of what their latest episodes returned."""
+def notice_of_estimates(run: RunState) -> str | None:
+    """Return one line if the estimates of some lanes are far outside of their latest returns."""
     state = run.lanes.agent_state
-    counts, updates = np.asarray(state.episodes.count), np.asarray(state.gradient_steps)
-    if counts.min() < FEWEST_EPISODES or updates.min() < FEWEST_UPDATES:
+    assert state.episodes is not None
+    if not all(agent.risk.monetary for agent in run.agents):
+        return None  # estimates such as a probability are not in the unit of the returns
+    counts, updates = np.asarray(state.episodes.count), int(run.lanes.clock.updates)
+    if counts.min() < FEWEST_EPISODES or updates < FEWEST_UPDATES:
         return None
     ring, estimates = np.asarray(state.episodes.ring, np.float64), run.estimates().ravel()
     latest = [lane[: int(min(count, len(lane)))] for lane, count in zip(ring, counts, strict=True)]

@@ -1,4 +1,4 @@
-"""How far a call of `train` is to go."""
+"""The plan of a call of `train`: its number of steps."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from riskpath.registry import Registered
 
 @dataclass(frozen=True)
 class Plan(Registered):
-    """How far a call of `train` is to go, so that an interrupted one can be finished."""
+    """The number of steps of a call of `train`, so that an interrupted one can be finished."""
 
     start: int
     """Environment steps of each lane before it."""
@@ -22,7 +22,7 @@ class Plan(Registered):
         return self.start + self.steps
 
     def due(self, before: int, now: int) -> bool:
-        """Tell whether an evaluation is due; after a long warm-up several may be, and one is made."""
+        """Tell whether an evaluation is due; if several are due after a long warm-up, only one is made."""
         every = self.evaluate_every
         if every is None:
             return False

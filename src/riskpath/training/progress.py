@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from riskpath.training.run_state import RunState
+
 MOST_ROWS = 8
-"""More lanes than that are shown as one row for each setting, and as many settings at most."""
+"""The largest number of rows: more lanes are shown as one row for each setting."""
 _SHOWN: list[Any] = []
 """The bars that are shown now, the outermost first."""
 
 
 class Pace:
-    """Estimates the time that is left, from what was done since `begin`: a program is compiled before."""
+    """Estimates the remaining time from the work since `begin`, which is called after compilation."""
 
     def __init__(self, goal: int, done: int = 0):
         self._goal = goal
@@ -32,12 +34,12 @@ class Pace:
         self._done, self._at = done, time.monotonic()
 
     def left(self, done: int) -> float | None:
-        """Return the seconds that are left; None if nothing was done since."""
+        """Return the remaining seconds; None if nothing was done since `begin`."""
         speed = self.speed(done)
         return None if speed is None else max(0, self._goal - done) / speed
 
     def speed(self, done: int) -> float | None:
-        """Return how much is done in a second; None if nothing was done since."""
+        """Return the work per second; None if nothing was done since `begin`."""
         return None if done <= self._done else (done - self._done) / max(1e-9, time.monotonic() - self._at)
 
 
@@ -49,7 +51,7 @@ class TrainingBar:
         if self.bar:
             self.bar.update(start, "compiling")
 
-    def __call__(self, run: Any, record: dict[str, Any]) -> None:
+    def __call__(self, run: RunState, record: dict[str, Any]) -> None:
         """Update the bar after a chunk."""
         if self.bar is None:
             return
@@ -66,7 +68,7 @@ class TrainingBar:
             self.bar.close()
 
 
-def episode_rows(run: Any, record: dict[str, Any]) -> list[list[str]]:
+def episode_rows(run: RunState, record: dict[str, Any]) -> list[list[str]]:
     """Return a table of the latest training episodes, its headings first: a row for each lane, or for each setting."""
     if "ep_rew_mean" not in record:
         return []
@@ -164,7 +166,7 @@ class _RichBar:
         _SHOWN.append(self)
 
     def update(self, done: int, note: str, left: float | None = None, rows: Sequence[Sequence[str]] = ()) -> None:
-        """Show how much is done, a note, the time left, and rows of figures."""
+        """Show progress, a note, the remaining time, and rows of figures."""
         self._ends = None if left is None else time.monotonic() + left
         self._note, self._rows = note, [*map(list, rows)] or self._rows
         self._progress.update(self._task, completed=done)
@@ -204,7 +206,7 @@ class _PlainBar:
         _SHOWN.append(self)
 
     def update(self, done: int, note: str, left: float | None = None, rows: Sequence[Sequence[str]] = ()) -> None:
-        """Show how much is done, a note, the time left, and the first row of figures."""
+        """Show progress, a note, the remaining time, and the first row of figures."""
         self._done = done
         remaining = "" if left is None else f", {duration(left)} left"
         figures = (

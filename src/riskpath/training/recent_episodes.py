@@ -1,14 +1,16 @@
-"""The last hundred training episodes of every lane: what a person wants to see while an agent learns.
+"""The last hundred training episodes of every lane, for display during training.
 
-Agents do not use these numbers. They are those of training, so exploration is part of them.
+Agents do not use these numbers. The episodes include exploration.
 """
 
-from typing import Any
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
+
+from riskpath.risk.measures import RiskMeasure
 
 KEPT = 100
 """Episodes that are kept for each lane."""
@@ -45,25 +47,26 @@ class RecentEpisodes(eqx.Module):
             jnp.where(done, 0.0, so_far),
         )
 
+    def figures(self, risks: Sequence[RiskMeasure]) -> dict[str, np.ndarray]:
+        """Return figures of the last hundred episodes of every lane; nothing until each lane has finished one.
+
+        The names are those of Stable-Baselines3 where possible. `ep_rew_mean` is the mean of undiscounted returns,
+        `ep_rew_risk` the agent's own measure of its own, discounted returns, `ep_len_mean` the mean length.
+
+        Args:
+            risks: The measure of each lane.
+        """
+        ring, counts = np.asarray(self.ring, np.float64), np.asarray(self.count)
+        if not counts.all():
+            return {}
+        kept = [lane[: min(count, KEPT)] for lane, count in zip(ring, counts, strict=True)]
+        return {
+            "ep_rew_mean": np.array([lane[:, RETURN].mean() for lane in kept]),
+            "ep_rew_risk": np.array([float(r.value(lane[:, DISCOUNTED])) for r, lane in zip(risks, kept, strict=True)]),
+            "ep_len_mean": np.array([lane[:, LENGTH].mean() for lane in kept]),
+        }
+
 
 def no_recent_episodes(lanes: int, num_envs: int) -> RecentEpisodes:
     """Return the ring before training."""
     return RecentEpisodes(jnp.zeros((lanes, KEPT, 3)), jnp.zeros((lanes,), jnp.int32), jnp.zeros((lanes, num_envs)))
-
-
-def recent_figures(run: Any) -> dict[str, np.ndarray]:
-    """Return figures of the last hundred training episodes of every lane; nothing until each lane has finished one.
-
-    The names are those of Stable-Baselines3 where it has one. `ep_rew_mean` is the mean of undiscounted returns,
-    `ep_rew_risk` the agent's own measure of its own, discounted returns, `ep_len_mean` the mean length.
-    """
-    ring, counts = np.asarray(run.lanes.recent.ring, np.float64), np.asarray(run.lanes.recent.count)
-    if not counts.all():
-        return {}
-    risks = [agent.risk for agent in run.agents for _ in range(run.seeds)]
-    kept = [lane[: min(count, KEPT)] for lane, count in zip(ring, counts, strict=True)]
-    return {
-        "ep_rew_mean": np.array([lane[:, RETURN].mean() for lane in kept]),
-        "ep_rew_risk": np.array([float(r.value(lane[:, DISCOUNTED])) for r, lane in zip(risks, kept, strict=True)]),
-        "ep_len_mean": np.array([lane[:, LENGTH].mean() for lane in kept]),
-    }

@@ -1,80 +1,63 @@
-"""What `train` returns: a `Run`, from which policies, laws and learning curves are read."""
+"""What `train` returns: a `Run`, from which policies, distributions and learning curves are read."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from riskpath.agents.agent import Agent
-from riskpath.envs.environment import Environment
 from riskpath.envs.finite import FiniteEnvironment, as_arrays
-from riskpath.envs.vector import VectorEnvironment
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.evaluation import Evaluation, setting_labels
 from riskpath.evaluation.learned_frontier import LearnedFrontier
 from riskpath.evaluation.learned_policy import LearnedPolicy
-from riskpath.evaluation.rollout import Returns, first_observations, initial_values, rollout
-from riskpath.mdp.frontier import LEVELS, check_levels, finite_frontier
+from riskpath.evaluation.rollout import Returns, rollout
+from riskpath.mdp.exact.frontier import LEVELS, check_levels, finite_frontier
+from riskpath.mdp.law import Law
+from riskpath.memory import require_memory
 from riskpath.plot.curves import plot_curve
 from riskpath.plot.notebook import html_lines
-from riskpath.report.page import require_page, write_page
 from riskpath.risk.compose import parse_risk
-from riskpath.risk.law import Law
 from riskpath.risk.measures import CVaR, RiskMeasure
 from riskpath.training import inputs
 from riskpath.training.checkpoint import read_checkpoint, write_checkpoint
 from riskpath.training.dataset import Dataset
-from riskpath.training.gather_record import gather
 from riskpath.training.host_evaluation import episodes_for, gymnasium_rollout
 from riskpath.training.lanes import Lanes, lane_keys, stack
 from riskpath.training.logged import LoggedEnvironment
+from riskpath.training.measured import SITUATIONS, Measured
 from riskpath.training.notices import notice_of_estimates
-from riskpath.training.plan import Plan
 from riskpath.training.progress import counting
 from riskpath.training.recording import stored_episodes
+from riskpath.training.run_state import RunState
 from riskpath.training.selection import select_members, serve
-from riskpath.types import EnvSpec
 from riskpath.validation import given, require_counts, require_whole
+
+EPISODE_BYTES = 40.0
+"""Memory for a sampled episode: its random key, returns and whether it ended."""
+Progress = Callable[[int, int], None]
+"""Shows how many episodes of how many are done."""
 
 
 class TrainingStopped(RiskpathError):
-    """Training met an error and cannot go on; `run` is what was learned before."""
+    """Training stopped with an error; `run` is the state before it."""
 
     def __init__(self, message: str, run: "Run"):
         super().__init__(message)
         self.run = run
 
 
-@dataclass
-class Run:
+class Run(RunState):
     """Trained lanes: one for each setting and seed, and how they were trained."""
 
-    agents: list[Agent]
-    """One agent for each setting."""
-    environments: list[Environment]
-    """The environment of each setting."""
-    seeds: int
-    """Lanes for each setting."""
-    lanes: Lanes = field(repr=False)
-    """Everything that training changes."""
-    curve: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    """The learning curve: at each evaluation the step and the value of every lane's policy, or `evaluator`'s result."""
-    plan: Plan | None = field(default=None, repr=False)
-    """What the last call of `train` was to do."""
-    sources: list[Any] = field(default_factory=list, repr=False)
-    """Where the host steps the environments: how to make those of each setting."""
-    vector: VectorEnvironment | None = field(default=None, repr=False)
-    """The environments being trained on, if the host steps them."""
-    first_seed: int = 0
-    """Number of the first seed."""
-    _copied: tuple[Lanes, Any] | None = field(default=None, repr=False)
-    """The lanes that were last copied to the host, and the copy."""
+    reporter: ClassVar[Callable[["Run", str | Path, str | None], Path]]
+    """Writes the page of `report`. The report package, which stands above this one, sets it."""
+    pusher: ClassVar[Callable[["Run", str | Path, str | None], Path]]
+    """Writes the folder of `push`, set in the same way."""
 
     def __repr__(self) -> str:
         size = f"settings {len(self.agents)}, seeds {self.seeds}, steps {self.steps:,}"
@@ -83,37 +66,16 @@ class Run:
     def _repr_html_(self) -> str:
         return html_lines(repr(self)[1:-1], [str(agent) for agent in self.agents])
 
-    @property
-    def environment_name(self) -> str:
-        """Return the name of the environment of the first setting."""
-        env = self.environments[0]
-        if self.sources:
-            return self.sources[0].name or "a Gymnasium environment"
-        if isinstance(env, LoggedEnvironment):
-            return "logged data"
-        return env.problem.name if isinstance(env, FiniteEnvironment) and env.problem else type(env).__name__
-
-    @property
-    def finished(self) -> bool:
-        """Tell whether training went as far as planned."""
-        return self.plan is None or self.steps >= self.plan.goal
-
-    @property
-    def steps(self) -> int:
-        """Return the environment steps of each lane so far."""
-        return int(self.lanes.steps)
-
-    @property
-    def spec(self) -> EnvSpec:
-        """Return the specification of the environment."""
-        return self.environments[0].spec
-
-    def serve(self, *risks: RiskMeasure | str) -> "Run":
+    def serve(self, *risks: RiskMeasure | str, floor: float | None = None) -> "Run":
         """Return this run with other measures than the trained one, a setting for each; `Adaptive` serves every CVaR.
 
-        The first setting's networks are used as they are. Its members are compared anew on held-out episodes.
+        The first setting's networks do not change. Its candidates are compared again on held-out episodes.
+
+        Args:
+            risks: The measures; by default the trained one.
+            floor: Another floor, for an agent that was trained with `subject_to`.
         """
-        agents, lanes = serve(self, [parse_risk(risk) for risk in risks])
+        agents, lanes = serve(self, [parse_risk(risk) for risk in risks], floor)
         first = lambda listed: [listed[0]] * len(agents) if listed else []  # noqa: E731
         sources, environments = first(self.sources), first(self.environments)
         run = Run(agents, environments, self.seeds, lanes, sources=sources, first_seed=self.first_seed)
@@ -121,16 +83,23 @@ class Run:
             run.lanes = select_members(run, progress if run.sources else None)
         return run
 
-    def policy(self, seed: int = 0, setting: int = 0, risk: RiskMeasure | str | None = None) -> LearnedPolicy:
+    def policy(
+        self,
+        seed: int = 0,
+        setting: int = 0,
+        risk: RiskMeasure | str | None = None,
+        floor: float | None = None,
+    ) -> LearnedPolicy:
         """Return the greedy policy of one lane: `action, memory = policy(state, memory, reward)`.
 
         Args:
             seed: Which seed.
             setting: Which setting.
             risk: Another measure than the trained one, for example another level of CVaR for `Adaptive`.
+            floor: Another floor than the trained one.
         """
-        if risk is not None:
-            return self.serve(risk).policy(seed)
+        if risk is not None or floor is not None:
+            return self.serve(*([] if risk is None else [risk]), floor=floor).policy(seed)
         lane = self._lane(seed, setting)
         cpu = jax.devices("cpu")[0]  # one small network at a time is faster there than on a GPU
         if self._copied is None or self._copied[0] is not self.lanes:  # copy all lanes at once
@@ -148,13 +117,13 @@ class Run:
         return setting * self.seeds + seed
 
     def law(self, seed: int = 0, setting: int = 0, discount: float = 1.0, max_situations: int | None = None) -> Law:
-        """Return the exact law of the return of one lane's policy; the problem must be finite.
+        """Return the exact distribution of the return of one lane's policy; the problem must be finite.
 
         Args:
             seed: Which seed.
             setting: Which setting.
             discount: The discount of the return.
-            max_situations: A policy that distinguishes more situations at one time is refused.
+            max_situations: Refuse a policy that distinguishes more situations at one time.
         """
         policy = self.policy(seed, setting)
         if not isinstance(policy.environment, FiniteEnvironment):
@@ -175,8 +144,8 @@ class Run:
         """Roll out greedy episodes of every lane and return their returns, plain and discounted.
 
         Args:
-            episodes: Number of episodes for each lane; by default 1,000. Where the host steps the environment, by
-                default as many as take about a quarter of the steps of training, from 20 to 1,000.
+            episodes: Number of episodes for each lane; by default 1,000. Where the host steps the environment, the
+                default is 20 to 1,000, chosen to take about a quarter of the training steps.
             seed: Seed of their randomness.
             max_episode_steps: Most steps of an episode; needed only where the environment has no limit of its own.
             env: Another environment of the same sizes, or one for each setting; by default the one trained on.
@@ -203,9 +172,20 @@ class Run:
         return Evaluation(plain, discounted, [agent.risk for agent in self.agents], float(finished.mean()), discounts)
 
     def sample_returns(
-        self, lanes: Lanes, episodes: int, seed: int, max_episode_steps: int | None = None, progress: Any = None
+        self,
+        lanes: Lanes,
+        episodes: int,
+        seed: int,
+        max_episode_steps: int | None = None,
+        progress: Progress | None = None,
     ) -> Returns:
         """Roll out greedy episodes of lanes and return plain returns, discounted returns and which episodes ended."""
+        lanes_of_run = len(self.agents) * self.seeds
+        require_memory(
+            f"evaluating {episodes:,} episodes of {lanes_of_run:,} policies",
+            EPISODE_BYTES * episodes * lanes_of_run,
+            lambda free: f"about {max(1, int(free / (2 * EPISODE_BYTES * lanes_of_run))):,} episodes fit",
+        )
         limit = max_episode_steps or self.environments[0].spec.max_episode_steps or 10_000
         key, spec, sources = jax.random.key(seed), self.spec, self.sources
         if sources:
@@ -215,39 +195,64 @@ class Run:
         keys = lane_keys(len(self.agents), self.seeds, seed, self.first_seed)  # settings meet the same randomness
         return rollout(lanes.agent, stacked, lanes.agent_state, spec, episodes, limit, keys=keys)
 
+    def exact_laws(self, max_situations: int | None = SITUATIONS, discounted: bool = False) -> list[list[Law]] | None:
+        """Return for each setting the exact return distributions of its seeds; None where episodes must be sampled.
+
+        Args:
+            max_situations: A policy with more situations at one time is not evaluated exactly; None for two million.
+            discounted: Discount the returns as the agents do.
+        """
+        if not all(isinstance(environment, FiniteEnvironment) for environment in self.environments):
+            return None
+        discounts = [float(agent.discount) if discounted else 1.0 for agent in self.agents]
+        try:
+            return [
+                [self.law(seed, setting, discount, max_situations) for seed in range(self.seeds)]
+                for setting, discount in enumerate(discounts)
+            ]
+        except RiskpathError:  # too many situations, or episodes without an end
+            return None
+
+    def measure(
+        self,
+        episodes: int | None = None,
+        seed: int = 0,
+        max_situations: int | None = SITUATIONS,
+        progress: bool = True,
+    ) -> Measured:
+        """Return the undiscounted returns of every lane's policy: exact where that is quick, else of sampled episodes.
+
+        Args:
+            episodes: Sampled episodes of each lane; by default as in `evaluate`.
+            seed: Seed of their randomness.
+            max_situations: A policy with more situations at one time is not evaluated exactly; None for two million.
+            progress: Show progress on a terminal, where the host steps the environment.
+        """
+        risks, laws = [agent.risk for agent in self.agents], self.exact_laws(max_situations)
+        if laws is not None:
+            return Measured(risks, exact=laws)
+        return Measured(risks, sample=self.evaluate(episodes, seed, progress=progress))
+
     def frontier(self, levels: Sequence[float] = LEVELS, episodes: int | None = None, seed: int = 0) -> LearnedFrontier:
-        """Return mean and CVaR of the policies for many levels, all from this one training.
+        """Return mean and CVaR of the policies for many levels, all from this one training; exact where that is quick.
 
         Args:
             levels: Levels of CVaR, from 0 to 1.
-            episodes: Episodes of each seed and level; by default 10,000, on the host as many as in `evaluate`.
+            episodes: Sampled episodes of each seed and level; by default 10,000, on the host the number of `evaluate`.
             seed: Seed of their randomness.
         """
         listed, episodes = check_levels(levels), episodes_for(self, episodes, 10_000)
-        evaluation = self.serve(*(CVaR(level) for level in listed)).evaluate(episodes, seed)
+        found = self.serve(*(CVaR(level) for level in listed)).measure(episodes, seed)
         env = self.environments[0]
         exact = finite_frontier(env.mdp(), listed) if isinstance(env, FiniteEnvironment) else None
-        return LearnedFrontier(np.array(listed), evaluation.returns.mean(axis=-1), evaluation.values(), exact)
-
-    def estimates(self) -> np.ndarray:
-        """Return each lane's own estimate of its (discounted) return, from one random start: [settings, seeds]."""
-        values = initial_values(self.lanes.agent, self.lanes.agent_state, self.spec, *self.first_inputs())
-        return np.asarray(values).reshape(len(self.agents), self.seeds)
+        intervals = None if found.sample is None else found.sample.risk()
+        return LearnedFrontier(np.array(listed), found.means(), found.values(), exact, intervals)
 
     @property
     def notices(self) -> list[str]:
-        """Return what a user should know before trusting this run, one line each: estimates far outside of returns."""
+        """Return warnings about this run, one line each: estimates far outside of the returns."""
         line = notice_of_estimates(self)
         return [line] if line else []
-
-    def first_inputs(self, draw: int = 0) -> tuple[Any, Any]:
-        """Return a first observation and action mask for every lane; the host's environments have only one."""
-        if self.sources:
-            firsts = zip(*((source.first, source.first_mask) for source in self.sources), strict=True)
-            observation, mask = (jnp.asarray(np.stack(one).repeat(self.seeds, axis=0)) for one in firsts)
-            return observation, mask
-        keys = jax.vmap(lambda key: jax.random.fold_in(key, draw))(self.lanes.keys)
-        return first_observations(self.lanes.env, keys)
 
     def values(self, discount: float = 1.0) -> np.ndarray:
         """Return β of the whole return of every lane's policy: [settings, seeds]; exact where the problem is finite."""
@@ -294,17 +299,23 @@ class Run:
         return stored_episodes(self.lanes, self.environments[setting], lane)
 
     def report(self, path: str | Path, *, title: str | None = None) -> Path:
-        """Write one HTML page with all figures and tables of this run and return its path; only a page is replaced."""
-        require_page(path)  # before the work
-        record = gather(self, title)
-        return write_page(path, [record], title=record.title)
+        """Write one HTML page with all figures and tables of this run and return its path; replace only a page."""
+        return Run.reporter(self, path, title)
 
     def save(self, path: str | Path, overwrite: bool = True) -> None:
-        """Write everything to a folder, from which `load` makes the same run.
+        """Write everything to a folder, from which `load` restores the same run.
 
-        A run that was saved there before is replaced, unless `overwrite` is false; anything else is never replaced.
+        A run that was saved there is replaced, unless `overwrite` is false; other content is never replaced.
         """
         write_checkpoint(self, path, overwrite)
+
+    def push(self, folder: str | Path, *, title: str | None = None) -> Path:
+        """Write a folder to share and return its path: this run, its policy, its report and a model card.
+
+        `load` and `train` accept the folder like a saved run. Only files pushed there before are replaced; others stay,
+        so the folder may be a clone of a repository.
+        """
+        return Run.pusher(self, folder, title)
 
 
 def load(path: str | Path, *, agent: Agent | Sequence[Agent] | None = None, env: Any = None) -> Run:

@@ -1,4 +1,4 @@
-"""Callbacks for Weights & Biases and MLflow, each with its own extra; nothing leaves this machine unless you say so.
+"""Callbacks for TensorBoard, Weights & Biases and MLflow, each with its own extra; nothing is sent unless you say so.
 
     tracker = rp.MLflow("runs/mlruns")
     run = rp.train(agent, env, steps=…, callbacks=[tracker])
@@ -17,7 +17,40 @@ from typing import Any
 
 from riskpath.errors import RiskpathError, did_you_mean, one_line
 from riskpath.extras import EXTRAS, require_extra
-from riskpath.training.callbacks import TensorBoard, scalars
+from riskpath.training.callbacks import scalars
+from riskpath.training.run import Run
+
+
+class TensorBoard:
+    """Writes event files for TensorBoard; needs the package tensorboardX."""
+
+    def __init__(self, folder: str | Path, resume_at: int | None = None):
+        """Open the folder.
+
+        Args:
+            folder: Where the event files go.
+            resume_at: The step at which a run is continued; TensorBoard hides events of later steps.
+        """
+        self.folder = Path(folder)
+        SummaryWriter = require_extra("tensorboardX", "tensorboard", "TensorBoard").SummaryWriter
+        purge_step = None if resume_at is None else resume_at + 1
+        # Its `flush` does not wait for queued events, so they are written every few seconds.
+        self.writer = SummaryWriter(str(folder), flush_secs=5, purge_step=purge_step)
+        self._described = False
+
+    def __call__(self, run: Run | None, numbers: dict[str, Any]) -> None:
+        """Write every number, including those of an evaluation."""
+        if not self._described and run is not None:
+            rows = [f"| {name} | {value} |" for name, value in hyperparameters(run).items()]
+            self.writer.add_text("hyperparameters", "\n".join(["| | |", "|---|---|", *rows]))
+            self._described = True
+        for name, one in _values(numbers):
+            self.writer.add_scalar(name, one, numbers["step"])
+
+    def close(self, run: Run | None = None) -> None:
+        """Write the report and the policy of a run, if one is given, beside the events, and close the files."""
+        artifacts(run, self.folder)
+        self.writer.close()
 
 
 class WeightsAndBiases:
@@ -41,14 +74,14 @@ class WeightsAndBiases:
             raise RiskpathError(f"Weights & Biases could not start: {one_line(error)}") from None
         self._described = False
 
-    def __call__(self, run: Any, numbers: dict[str, Any]) -> None:
+    def __call__(self, run: Run | None, numbers: dict[str, Any]) -> None:
         """Log every number, including those of an evaluation."""
         if not self._described and run is not None:
             self.run.config.update(hyperparameters(run))
             self._described = True
         self.run.log(dict(_values(numbers)), step=int(numbers["step"]), commit=True)
 
-    def close(self, run: Any = None) -> None:
+    def close(self, run: Run | None = None) -> None:
         """Add the report and the policy of a run, if one is given, and end the run of the tracker."""
         with tempfile.TemporaryDirectory() as folder:
             for path in artifacts(run, Path(folder)):
@@ -85,7 +118,7 @@ class MLflow:
             raise RiskpathError(f"MLflow could not start at {store}: {one_line(error)}") from None
         self._described = False
 
-    def __call__(self, run: Any, numbers: dict[str, Any]) -> None:
+    def __call__(self, run: Run | None, numbers: dict[str, Any]) -> None:
         """Log every number, including those of an evaluation."""
         if not self._described and run is not None:
             settings = [self._entities.Param(key, str(value)[:500]) for key, value in hyperparameters(run).items()]
@@ -95,7 +128,7 @@ class MLflow:
         metrics = [self._entities.Metric(key, value, now, step) for key, value in _values(numbers)]
         self.client.log_batch(self.run_id, metrics=metrics)
 
-    def close(self, run: Any = None) -> None:
+    def close(self, run: Run | None = None) -> None:
         """Add the report and the policy of a run, if one is given, and end the run of the tracker."""
         with tempfile.TemporaryDirectory() as folder:
             for path in artifacts(run, Path(folder)):
@@ -122,7 +155,7 @@ def make_trackers(names: Sequence[str], folder: Path) -> list[Any]:
     return [TRACKERS[name](folder / name) for name in names]
 
 
-def hyperparameters(run: Any) -> dict[str, Any]:
+def hyperparameters(run: Run) -> dict[str, Any]:
     """Return the hyperparameters of the first setting of a run, with dots between a part and its field."""
     agent = run.agents[0]
     about = {"agent": type(agent).__name__, "risk": str(agent.risk), "seeds": run.seeds, "settings": len(run.agents)}
@@ -142,7 +175,7 @@ def _fields(part: Any, prefix: str) -> dict[str, Any]:
     return found
 
 
-def artifacts(run: Any, folder: Path) -> list[Path]:
+def artifacts(run: Run | None, folder: Path) -> list[Path]:
     """Write the report and the policy of a run; return the files."""
     return [] if run is None else [run.report(folder / "report.html"), run.policy().export(folder / "policy.zip")]
 

@@ -1,9 +1,9 @@
-"""`train`: an agent, an environment and a number of steps become a `Run`."""
+"""`train`: train an agent in an environment for a number of steps, and return a `Run`."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,12 @@ import numpy as np
 from riskpath.agents.agent import Agent
 from riskpath.agents.experience import Logged
 from riskpath.errors import RiskpathError, in_one_line
+from riskpath.nn.kernels import use_kernels
 from riskpath.training import fused_loop, host_loop, inputs
 from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.dataset import Dataset
-from riskpath.training.exact_laws import quick_values
+from riskpath.training.devices import chosen_kernels
+from riskpath.training.lane_memory import require_lanes
 from riskpath.training.lanes import CHECKS, Lanes, start
 from riskpath.training.logged import (
     LoggedEnvironment,
@@ -26,7 +28,6 @@ from riskpath.training.logged import (
 from riskpath.training.notices import LOGGER, notice_of_estimates, notice_random_transitions
 from riskpath.training.plan import Plan
 from riskpath.training.progress import Pace, TrainingBar, counting, working
-from riskpath.training.recent_episodes import recent_figures
 from riskpath.training.run import Run, TrainingStopped
 from riskpath.training.selection import select_members
 from riskpath.validation import given, require_counts, require_whole
@@ -62,23 +63,23 @@ def train(
         agent: An agent, several settings of one, or a run to continue.
         env: A name, a `FiniteMDP`, an environment; a Gymnasium id, environment, function that makes one, or vector
             environment (SAME_STEP autoreset); or a list with one for each agent.
-        data: Logged episodes to learn from instead of an environment, for agents that replay steps. `steps` then counts
-            calls of `learn`, and `env` is only for evaluation. Nothing guards such an agent against actions that the
-            data never tried.
+        data: Logged episodes to learn from instead of an environment, for agents with a replay buffer. `steps` then
+            counts updates, and `env` is only for evaluation. Nothing guards such an agent against actions that the data
+            never tried.
         steps: Environment steps for each lane; by default an interrupted run is finished as planned.
         seeds: Lanes for each setting.
         num_envs: Environments for each lane.
         seed: Seed of all randomness.
         first_seed: Number of the first seed of each setting: seeds 4 to 7 of a run with `seeds=8` are those of
-            `seeds=4, first_seed=4`. A lane does not depend on those beside it, up to rounding.
+            `seeds=4, first_seed=4`. Up to rounding, a lane does not depend on the others.
         progress: True for a progress bar, or a function called after every chunk with the run and its metrics.
         evaluate_every: Steps between evaluations of the greedy policies, kept in `run.curve`; one more at the end.
-            They are exact on small finite problems, otherwise of 1,000 episodes, or of 20 that the host steps.
+            They are exact on small finite problems. Otherwise they play 1,000 episodes, or 20 if the host steps them.
         evaluator: A function of the run whose result (a dictionary) is kept there instead of the values.
         workers: Step each Gymnasium environment in a process of its own; worth it if a step is slow.
-        devices: The most local devices over which lanes are spread; by default as many as divide their number.
-        checkpoint: A folder to save to at the start, every five minutes and at the end, or a `Checkpointer`. Another
-            run that was saved there before is only replaced by `Checkpointer(path, overwrite=True)`.
+        devices: The largest number of local devices that share the lanes; by default the most that divide their number.
+        checkpoint: A folder to save to at the start, every five minutes and at the end, or a `Checkpointer`. Only
+            `Checkpointer(path, overwrite=True)` replaces another run that was saved there.
         callbacks: Functions of the run and a dictionary of metrics, called after every chunk (`callbacks.py`).
     """
     require_counts(seeds=seeds, num_envs=num_envs, **given(steps=steps, evaluate_every=evaluate_every, devices=devices))
@@ -95,7 +96,6 @@ def train(
     else:
         assert steps is not None
         agents = [one if data is None else without_steps(one) for one in inputs.as_agents(agent)]
-        agents = [replace(one, training=one.training.for_steps(steps)) for one in agents]
         if data is None:
             run = _begin(agents, env, seeds, num_envs, (seed, first_seed, devices), workers)
         else:
@@ -104,12 +104,14 @@ def train(
         run.plan = Plan(run.steps, steps, evaluate_every)
     if (plan := run.plan) is None:
         raise RiskpathError("give steps=…; only an interrupted run has steps left")
+    run.lanes = fused_loop.planned(run.lanes, plan.goal)
     if evaluator and not plan.evaluate_every:
         raise RiskpathError("evaluator is called at every evaluation: give evaluate_every=… as well")
     if plan.evaluate_every and not evaluator and isinstance(run.environments[0], LoggedEnvironment):
         raise RiskpathError("data cannot evaluate a policy: give env=…, or leave evaluate_every out")
     if run.sources and plan.evaluate_every and not evaluator:
         inputs.gymnasium_module().require_copies(run.sources)
+    kernels = chosen_kernels(run.agents[0])
     if checkpointer:
         checkpointer.begin(run, continued)  # a folder that cannot be written is reported before the work
     each = fused_loop.steps_per_round(run.agents[0], run.lanes.experience, run.lanes.num_envs)
@@ -121,7 +123,7 @@ def train(
     diverged = False
     try:
         devices = 1 if isinstance(run.lanes.experience, Logged) else devices
-        chunks = _chunks(run, max(0, plan.goal - run.steps), rounds, devices)
+        chunks = _chunks(run, max(0, plan.goal - run.steps), rounds, devices, kernels)
         with _keep(run), contextlib.closing(chunks):
             for lanes, metrics in chunks:
                 _require_valid(run, lanes, metrics)
@@ -130,7 +132,7 @@ def train(
                     with counting("comparing members", "blocks of episodes") if bar else nothing as count:
                         run.lanes = select_members(run, count)
                 speed = (pace.speed(run.steps) or 0.0) * len(run.agents) * run.seeds
-                record = {"step": run.steps, "steps_per_second": speed, **metrics, **recent_figures(run)}
+                record = {"step": run.steps, "steps_per_second": speed, **metrics, **run.recent_figures()}
                 if due:
                     with working("evaluating") if bar else nothing:
                         record["evaluation"] = point = _evaluate(run, evaluator)
@@ -161,11 +163,21 @@ def train(
     return run
 
 
-def _chunks(run: Run, steps: int, rounds: int, devices: int | None) -> Any:
-    """Return an iterator over the lanes and metrics after each chunk."""
+def _chunks(
+    run: Run, steps: int, rounds: int, devices: int | None, kernels: ModuleType | None
+) -> Generator[tuple[Lanes, dict[str, Any]]]:
+    """Yield the lanes and metrics after each chunk, which uses these kernels."""
     if run.vector:
-        return host_loop.advance(run.lanes, run.vector, run.spec, steps, rounds)
-    return fused_loop.advance(run.lanes, run.spec, steps, rounds, devices)
+        chunks = host_loop.advance(run.lanes, run.vector, run.spec, steps, rounds)
+    else:
+        chunks = fused_loop.advance(run.lanes, run.spec, steps, rounds, devices)
+    with contextlib.closing(chunks):
+        while True:
+            with use_kernels(kernels):
+                chunk = next(chunks, None)
+            if chunk is None:
+                return
+            yield chunk
 
 
 @contextlib.contextmanager
@@ -194,7 +206,7 @@ def _require_valid(run: Run, lanes: Lanes, metrics: dict[str, Any]) -> None:
 def _evaluate(run: Run, evaluator: Any) -> dict[str, Any]:
     """Return a point of the learning curve."""
     if evaluator is None:
-        return {"values": quick_values(run).tolist()}
+        return {"values": run.measure(20 if run.sources else 1_000, progress=False).values().tolist()}
     with in_one_line("evaluator failed"):
         point = evaluator(run)
     if not isinstance(point, dict):
@@ -211,6 +223,7 @@ def _as_checkpointer(checkpoint: Any) -> Checkpointer | None:
 def _begin(agents: Any, env: Any, seeds: int, num_envs: int, seed: tuple[int, int, int | None], workers: bool) -> Run:
     environments, sources = inputs.as_environments(env, len(agents))
     inputs.require_fit(agents[0], environments[0].spec, num_envs)
+    require_lanes(agents, environments[0], seeds, num_envs, before=seed[1])
     if not sources:
         lanes = start(agents, environments, seeds, num_envs, *seed)
         notice_random_transitions(agents[0], environments[0], lanes, on_host=False)
@@ -240,7 +253,7 @@ def _begin_with_data(agents: Any, env: Any, data: Any, seeds: int, num_envs: int
 
 
 def _continue(run: Run, env: Any, seeds: int, num_envs: int, workers: bool) -> Run:
-    """Prepare a run to be trained further; Gymnasium environments that are not at the run's step start anew."""
+    """Prepare a run for further training; Gymnasium environments that are not at the run's step are reset."""
     if env is not None:
         raise RiskpathError("a run is continued in the environment it was trained in: give no environment")
     for name, wanted, has in (("seeds", seeds, run.seeds), ("num_envs", num_envs, run.lanes.num_envs)):

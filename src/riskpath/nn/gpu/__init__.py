@@ -1,4 +1,6 @@
-"""Kernels for NVIDIA GPUs, written in Pallas: what training with many lanes spends most of its time on."""
+"""Kernels for NVIDIA GPUs, written in Pallas, for the operations that take most time with many lanes.
+
+`Network.gpu_kernels` switches them on."""
 
 from riskpath.nn.gpu.launch import suits, suits_width
 from riskpath.nn.gpu.layer import relu_layer

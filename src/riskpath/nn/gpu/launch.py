@@ -25,7 +25,7 @@ def suits(*sizes: int) -> bool:
 
 
 def suits_width(width: int) -> bool:
-    """Tell whether there are kernels for a layer with this many outputs."""
+    """Tell whether there are kernels for a layer with this number of outputs."""
     return width % 64 == 0
 
 
@@ -62,6 +62,6 @@ def launch(kernel: Any, programs: int, specs: Any, arguments: tuple[Array, ...],
 
 
 def run(made: Any, warps: int, arguments: tuple[Array, ...]) -> Any:
-    """Run a kernel with this many warps; on other devices interpret it."""
+    """Run a kernel with this number of warps; on other devices interpret it."""
     compiled = made(compiler_params=triton.CompilerParams(num_warps=warps, num_stages=1))
     return jax.lax.platform_dependent(*arguments, cuda=compiled, default=made(interpret=True))

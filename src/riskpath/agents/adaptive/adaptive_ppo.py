@@ -1,0 +1,244 @@
+"""AdaptivePPO: policy gradients for the risk of the whole return.
+
+The policy π(a | s, c) and the critic V(s, c) see the goal c, which is what is still needed (`goals.py`). A step earns
+what it adds to the utility of the goal, u_c(Z) = λ Z − (c − Z)⁺:
+
+    r̃_t = u_c(r_t) − u_c(0) = λ r_t + (c_t)⁺ − (c_t − r_t)⁺,     c_{t+1} = (c_t − r_t)/γ
+
+An episode with the return Z and the first goal b earns λ Z + (b)⁺ − (b − Z)⁺, so PPO (`ppo.py`) on r̃ maximises
+
+    CVaR_η = max_b { b − E[(b − Z)⁺]/η }
+
+at the best b, and mixtures with the mean by λ. Every training episode draws its first goal: half of them from all goals
+that are useful for some level, half near the best goal of a level. So one policy serves all levels. The critic predicts
+the best b; after training, held-out episodes compare several goals near it.
+
+Returns of early episodes may be far from all later ones. Three rules keep them from dominating the critic or a batch:
+the unit of goals and values follows the latest returns, the loss of large value errors is linear, and extreme
+advantages are clipped.
+"""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Shaped
+
+from riskpath.agents.adaptive.context_agent import ContextAgent, Memory, clock_of
+from riskpath.agents.adaptive.goals import Goal, GoalObjective, serves
+from riskpath.agents.agent import ActorOutput, AgentState, Mode, Updated
+from riskpath.agents.clock import Clock
+from riskpath.agents.episodes import Units
+from riskpath.agents.rollout_agent import (
+    RolloutAgent,
+    RolloutTraining,
+    Taken,
+    clipped_loss,
+    flattened,
+    generalised_advantages,
+    mean_loss,
+    normalised,
+    several_epochs,
+)
+from riskpath.errors import RiskpathError
+from riskpath.nn.context_network import ContextNetwork
+from riskpath.nn.network import Network
+from riskpath.nn.policy_networks import SMALL, UNAVAILABLE, Categorical, Gaussian
+from riskpath.nn.rescaling import rescale_critics
+from riskpath.types import EnvSpec, Key, TimeStep, Trajectory, Transition
+
+STEP = 2.0
+"""The unit is left alone as long as it is right within this factor."""
+SETTLED = 0.5
+"""Fraction of the training after which the unit is fixed."""
+BEYOND = 0.5
+"""How far goals reach beyond the latest returns, in units."""
+OFFSETS = (0.0, *(sign / part for part in (32, 16, 8, 4, 2) for sign in (-1, 1)))
+"""First goals that are compared after training, in units from the critic's own; it is less exact than `Adaptive`'s."""
+EXTREME = 8.0
+"""The factor on the mean absolute advantage at which advantages are clipped, twice."""
+
+
+class Seen(eqx.Module):
+    """The network inputs of a step, stored with it because units may change before it is used."""
+
+    features: Float[Array, " F"]
+    """The encoded goal."""
+    clock: Float[Array, ""]
+    """The elapsed fraction of the episode's time."""
+
+
+class Networks(eqx.Module):
+    """Everything that is trained, and the plan that follows from it."""
+
+    policy: ContextNetwork
+    critic: ContextNetwork
+    """V(s, c), in units."""
+    log_std: Float[Array, " C"]
+    """Logarithm of the standard deviation of continuous actions."""
+    plan: Any
+    """The first goals, which follow from the critic or the returns."""
+
+    def of(
+        self, observation: Shaped[Array, "*obs"], mask: Bool[Array, "*M"], seen: Seen
+    ) -> tuple[Categorical | Gaussian, Float[Array, ""]]:
+        """Return π(· | s, c) and V(s, c)."""
+        out, value = (z(z.inputs(observation, seen.clock), seen.features) for z in (self.policy, self.critic))
+        if len(self.log_std):
+            return Gaussian(out, self.log_std), value[0]
+        return Categorical(jnp.where(mask, out.reshape(mask.shape), UNAVAILABLE)), value[0]
+
+
+class AdaptivePPO(ContextAgent, RolloutAgent):
+    """Maximises CVaR and its mixtures with the mean by policy gradients; discrete or continuous actions."""
+
+    network: Network = Network(hidden=(128, 128))
+    """Sizes and kinds of the networks of policy and critic."""
+    training: RolloutTraining = RolloutTraining(  # pyright: ignore[reportIncompatibleVariableOverride]
+        final_learning_rate=1e-5, entropy_weight=0.01, final_entropy_weight=0.0, value_huber=2.0
+    )
+    """Training hyperparameters."""
+
+    actions: ClassVar = "any"
+    independent_heads: ClassVar = True
+
+    def __check_init__(self):
+        if not serves(self.risk):
+            raise RiskpathError(f"AdaptivePPO maximises mean, CVaR and their mixtures; use Adaptive for {self.risk}")
+        if self.floor is not None:
+            raise RiskpathError("AdaptivePPO has no floor: leave subject_to out, or use Adaptive")
+        if self.network.window:
+            raise RiskpathError("AdaptivePPO has no history: leave network.window out")
+
+    @property
+    def objective(self) -> GoalObjective:
+        """Return the objective of goals."""
+        return GoalObjective(self.risk, OFFSETS)
+
+    def units(self, state: AgentState) -> Units:
+        """Return the unit of the networks, and the range of the latest returns."""
+        episodes, unit = state.episodes, jnp.ones(()) if state.episodes is None else state.episodes.spread
+        units = Units.of(episodes, unit)
+        if episodes is None:
+            return units
+        known = episodes.count >= len(episodes.ring)
+        low = jnp.where(known, jnp.min(episodes.ring) - BEYOND * unit, units.low)
+        high = jnp.where(known, jnp.max(episodes.ring) + BEYOND * unit, units.high)
+        return dataclasses.replace(units, low=low, high=high)
+
+    def training_start(self, state: AgentState, draws: Float[Array, "2"]) -> Goal:
+        """Return a useful goal half of the time, else one near the best one of a level."""
+        plan, units, objective = state.params.plan, self.units(state), self.objective
+        drawn = objective.explore(plan, units, draws[1])
+        near = objective.near(plan, units, jnp.stack([2.0 * draws[0] - 1.0, draws[1]]))
+        return jax.tree.map(lambda a, b: jnp.where(draws[0] < 0.5, a, b), drawn, near)
+
+    def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
+        """Return fresh networks; the memory is the goal."""
+        policy_key, critic_key = jax.random.split(key)
+        size, outputs = self.objective.context_size, spec.num_actions or spec.action_size
+        policy = ContextNetwork(self.network, spec, 0, size, outputs, key=policy_key)
+        policy = eqx.tree_at(lambda n: n.out, policy, jax.tree.map(lambda x: SMALL * x, policy.out))
+        critic = ContextNetwork(self.network, spec, 0, size, 1, key=critic_key)
+        log_std, plan = jnp.full((spec.action_size,), self.training.log_std), self.objective.plan()
+        params = Networks(policy, critic, log_std, plan)
+        first = Memory(self.objective.first(plan, jnp.zeros((), jnp.int32)), ())
+        return AgentState(params, (), self.training.optimiser.init(params), first)
+
+    def act(self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:
+        """Return an action drawn from π(· | s, c), or the likeliest one if greedy."""
+        goal_key, act_key = jax.random.split(key)
+        memory = self.begin_or_advance(state, memory, time_step, key=goal_key, mode=mode)
+        seen = self._see(state, memory.context, time_step.time)
+        policy, value = state.params.of(time_step.observation, time_step.action_mask, seen)
+        drawn = jnp.where(mode.explores, policy.sample(key=act_key), policy.best())
+        action = drawn if time_step.action_mask.size else jnp.clip(drawn, -1.0, 1.0)
+        taken = Taken(drawn, policy.log_prob(drawn), self.units(state).spread * value, time_step.action_mask)
+        return ActorOutput(action, memory, (taken, seen, memory.context))
+
+    def update(self, state: AgentState, batch: Trajectory, clock: Clock, *, key: Key) -> Updated:
+        """Take several epochs of gradient steps on a rollout, then find the best goals anew."""
+        t, steps, state = self.training, batch.steps, follow_unit(state, clock)
+        objective, plan, units = self.objective, state.params.plan, self.units(state)
+        taken, _, context = steps.extras
+        after = objective.advance(context, steps.reward, self.discount)
+        values, rewards = taken.value / units.spread, steps.reward / units.spread
+        gains = objective.utility(context, rewards, plan, units) - self._start(state, context)
+
+        def following(step: Transition, after: Goal) -> Float[Array, ""]:
+            mask = step.next_action_mask
+            return state.params.of(step.next_observation, mask, self._see(state, after, step.time + 1))[1]
+
+        later = jnp.where(steps.terminated, 0.0, jax.vmap(jax.vmap(following))(steps, after))
+        delta = gains + self.discount * later - values
+        decay = jnp.where(steps.terminated | steps.truncated, 0.0, self.discount * t.gae_lambda)
+        advantages = generalised_advantages(delta, decay)
+        samples = flattened((steps, without_extremes(advantages), advantages + values))
+        weight = t.entropy(clock)
+        loss = lambda params, *part: self.loss(params, units.spread, weight, *part)  # noqa: E731
+        state, metrics = several_epochs(self, state, loss, samples, clock, key=key)
+        return self.refresh(state, clock), metrics
+
+    def loss(
+        self, params: Networks, unit: Array, entropy_weight: Any, steps: Any, advantages: Array, targets: Array
+    ) -> tuple[Float[Array, ""], dict[str, Array]]:
+        """Return PPO's loss of a minibatch, and metrics."""
+
+        def one(step: Transition, advantage: Float[Array, ""], target: Float[Array, ""]) -> Any:
+            taken, seen, _ = step.extras
+            policy, value = params.of(step.observation, taken.mask, seen)
+            return clipped_loss(self.training, policy, value, taken, advantage, target, unit, entropy_weight)
+
+        return mean_loss(one, steps, normalised(advantages), targets)
+
+    def value(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, ""]:
+        """Return β of the return to go, with the goal of the likeliest candidate as the threshold of CVaR."""
+        context, units = self.likeliest(state, memory, time_step).context, self.units(state)
+        utility = self._utility(state, context, time_step.observation, time_step.action_mask, time_step.time)
+        return units.spread * self.objective.value(context, utility, units)
+
+    def refresh(self, state: AgentState, clock: Clock) -> AgentState:
+        """Return the state with the best first goals according to the critic."""
+        episodes, zero = state.episodes, jnp.zeros((), jnp.int32)
+        assert episodes is not None
+
+        def root(context: Goal) -> tuple[Any, Float[Array, ""]]:
+            start = lambda observation, mask: self._utility(state, context, observation, mask, zero)  # noqa: E731
+            return (), jnp.mean(jax.vmap(start)(episodes.first_observation, episodes.first_action_mask))
+
+        plan = self.objective.refresh(state.params.plan, root, self.units(state), clock.done)
+        return eqx.tree_at(lambda s: s.params.plan, state, plan)
+
+    def _utility(self, state: AgentState, context: Goal, observation: Any, mask: Any, time: Int[Array, ""]) -> Array:
+        """Return E[u_c(Z)] = V(s, c) + u_c(0), in units."""
+        _, value = state.params.of(observation, mask, self._see(state, context, time))
+        return value + self._start(state, context)
+
+    def _start(self, state: AgentState, context: Goal) -> Float[Array, "*N"]:
+        """Return u_c(0)."""
+        nothing = jnp.zeros_like(context.goal)
+        return self.objective.utility(context, nothing, state.params.plan, self.units(state))
+
+    def _see(self, state: AgentState, context: Goal, time: Int[Array, ""]) -> Seen:
+        return Seen(self.encode(state, context, time), clock_of(state, time))
+
+
+def follow_unit(state: AgentState, clock: Clock) -> AgentState:
+    """Return the state in the unit of the latest returns; what the critic predicts stays the same."""
+    if state.episodes is None:
+        return state
+    old, wanted = state.episodes.spread, state.episodes.wanted_unit
+    near = (wanted < STEP * old) & (old < STEP * wanted)
+    new = jnp.where((wanted <= 0) | near | (clock.done > SETTLED), old, wanted)
+    places = lambda s: (s.params, s.episodes.spread)  # noqa: E731
+    return eqx.tree_at(places, state, (rescale_critics(state.params, old / new), new))
+
+
+def without_extremes(advantages: Float[Array, "T E"]) -> Float[Array, "T E"]:
+    """Return advantages clipped to a multiple of their mean size, twice, because extremes enlarge that mean."""
+    for _ in range(2):
+        most = EXTREME * jnp.mean(jnp.abs(advantages))
+        advantages = jnp.clip(advantages, -most, most)
+    return advantages

@@ -1,0 +1,125 @@
+"""The CVaR policy gradient, GCVaR (Tamar et al., 2015), with the soft risk of CeSoR (Greenberg et al., 2022).
+
+N episodes with the returns Z_i, of which q is the quantile at the level η, estimate
+
+    ∇ CVaR_η ≈ 1/(ηN) Σ_i 1{Z_i ≤ q} (Z_i − q) Σ_t ∇ log π(a_t | s_t)
+
+so only the worst fraction η of the episodes counts. If no successful episode is in the tail, the agent does not learn
+from success (blindness to success); if all returns in the tail are equal, the gradient is 0. With soft risk the level
+falls linearly from 1 to η during the first part of the training, so that success is learned first. CeSoR also samples
+episodes from harder conditions of the simulator, which an agent cannot choose here.
+"""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from riskpath.agents.agent import ActorOutput, AgentState, Mode, Updated
+from riskpath.agents.clock import Clock
+from riskpath.agents.rollout_agent import (
+    RolloutAgent,
+    RolloutTraining,
+    Taken,
+    final_returns,
+    flattened,
+    mean_loss,
+    several_epochs,
+    value_at_risk,
+)
+from riskpath.errors import RiskpathError
+from riskpath.nn.network import Network
+from riskpath.nn.policy_networks import Policy
+from riskpath.risk.compose import as_distortion
+from riskpath.risk.measures import CVaR, DistortionMeasure
+from riskpath.types import EnvSpec, Key, TimeStep, Trajectory, Transition
+from riskpath.validation import require_share
+
+
+class Networks(eqx.Module):
+    """Everything that is trained."""
+
+    policy: Policy
+    cvar: Float[Array, ""]
+    """CVaR of the latest rollout; there is no critic."""
+
+
+class CVaRPolicyGradient(RolloutAgent):
+    """Maximises CVaR of the whole return by the gradient of the worst episodes."""
+
+    risk: DistortionMeasure = eqx.field(default=CVaR(0.25), converter=as_distortion)
+    """β, which must be a CVaR."""
+    discount: float | Array = 1.0
+    """γ."""
+    network: Network = Network(hidden=(64, 64))
+    """Sizes and kinds of the network of the policy."""
+    training: RolloutTraining = RolloutTraining(epochs=1, minibatches=1)
+    """Training hyperparameters; those of the critic have no effect. A rollout must be longer than an episode."""
+    soft_risk: float | Array = 0.0
+    """Fraction of the training during which the level falls from 1 to η; 0 for the published GCVaR, 0.8 for CeSoR."""
+
+    actions: ClassVar = "any"
+    independent_heads: ClassVar = True
+
+    def __check_init__(self):
+        require_share(soft_risk=self.soft_risk)
+        if not isinstance(self.risk, CVaR):
+            raise RiskpathError(f"CVaRPolicyGradient maximises CVaR only, got {self.risk}")
+        if self.network.head != "factored" or self.network.window:
+            raise RiskpathError(
+                "CVaRPolicyGradient has no critic and no history: leave network.head and network.window out"
+            )
+
+    def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
+        """Return a fresh policy; there is no memory."""
+        params = Networks(Policy(self.network, spec, self.training.log_std, key=key), jnp.zeros(()))
+        return AgentState(params, (), self.training.optimiser.init(params), ())
+
+    def act(self, state: AgentState, memory: Any, time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:
+        """Return an action drawn from π, or the likeliest one if greedy."""
+        policy = state.params.policy(time_step.observation, time_step.action_mask)
+        drawn = jnp.where(mode.explores, policy.sample(key=key), policy.best())
+        action = drawn if time_step.action_mask.size else jnp.clip(drawn, -1.0, 1.0)
+        return ActorOutput(action, (), Taken(drawn, policy.log_prob(drawn), jnp.zeros(()), time_step.action_mask))
+
+    def level(self, clock: Clock) -> Float[Array, ""]:
+        """Return the level at this point of the training."""
+        assert isinstance(self.risk, CVaR)
+        progress = jnp.minimum(clock.done / jnp.maximum(self.soft_risk, 1e-9), 1.0)
+        hard = jnp.asarray(self.soft_risk) == 0
+        return jnp.where(hard, self.risk.level, 1.0 + progress * (self.risk.level - 1.0))
+
+    def update(self, state: AgentState, batch: Trajectory, clock: Clock, *, key: Key) -> Updated:
+        """Follow the gradient of the worst episodes that ended within the rollout."""
+        steps, level = batch.steps, self.level(clock)
+        returns, known = final_returns(steps)
+        ended = steps.terminated | steps.truncated
+        quantile = value_at_risk(returns, ended, level)
+        below = jnp.where(known, jnp.minimum(returns - quantile, 0.0), 0.0)
+        episodes = jnp.maximum(jnp.sum(ended), 1).astype(jnp.float32)
+        cvar = quantile + jnp.sum(jnp.where(ended, below, 0.0)) / (level * episodes)
+        unit = jnp.ones(()) if state.episodes is None else state.episodes.wanted_unit
+        # A mean over T·E steps estimates the sum over the steps of an episode, N times.
+        weights = below / jnp.maximum(unit, 1e-9) * below.size / (level * episodes)
+        entropy_weight = self.training.entropy(clock)
+        loss = lambda params, *part: self.loss(params, entropy_weight, *part)  # noqa: E731
+        state, metrics = several_epochs(
+            self, state, loss, flattened((steps, weights, jnp.zeros_like(weights))), clock, key=key
+        )
+        cvar = jnp.where(jnp.any(ended), cvar, state.params.cvar)
+        return eqx.tree_at(lambda s: s.params.cvar, state, cvar), metrics
+
+    def loss(self, params: Networks, entropy_weight: Any, steps: Transition, weights: Any, unused: Any) -> Any:
+        """Return the policy-gradient loss of a minibatch with its entropy bonus, and metrics."""
+
+        def one(step: Transition, weight: Float[Array, ""]) -> Any:
+            policy = params.policy(step.observation, step.extras.mask)
+            log_prob, entropy = policy.log_prob(step.extras.drawn), policy.entropy()
+            return -weight * log_prob - entropy_weight * entropy, entropy, step.extras.log_prob - log_prob
+
+        return mean_loss(one, steps, weights)
+
+    def value(self, state: AgentState, memory: Any, time_step: TimeStep) -> Float[Array, ""]:
+        """Return CVaR of the latest rollout."""
+        return state.params.cvar

@@ -1,0 +1,75 @@
+"""Files that are written completely or not at all, and errors of the disk in one line."""
+
+import contextlib
+import errno
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from riskpath.errors import RiskpathError
+
+
+@contextlib.contextmanager
+def disk_errors(what: str) -> Iterator[None]:
+    """Turn an error of the disk, or of a path that no disk can have, into one line: "<what>: <why>"."""
+    try:
+        yield
+    except RiskpathError:
+        raise
+    except Exception as error:
+        if (why := _reason(error)) is None:
+            raise
+        raise RiskpathError(f"{what}: {why}".replace("\0", "\\0")) from None
+
+
+def write_file(path: str | Path, content: str | bytes) -> Path:
+    """Write a file, and its folder, and return its path; a failure leaves what was there before and nothing else."""
+    place = Path(path)
+    part = place.with_name(f".{place.name}.part") if place.name else place
+    with disk_errors(f"cannot write {path}"), new_folders(place.parent):
+        try:
+            with part.open("wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, place)
+        except BaseException:
+            with contextlib.suppress(OSError, ValueError):
+                part.unlink(missing_ok=True)
+            raise
+    return place
+
+
+@contextlib.contextmanager
+def new_folders(folder: Path) -> Iterator[None]:
+    """Make a folder and those above it; remove those that are new and empty if what follows fails."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    if any(one.is_file() for one in (folder, *folder.parents)):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError, ValueError):
+            for one in missing:
+                one.rmdir()
+        raise
+
+
+def write_json(path: str | Path, content: dict[str, Any] | list[Any]) -> Path:
+    """Write JSON to a file and return its path."""
+    return write_file(path, json.dumps(content) + "\n")
+
+
+def _reason(error: BaseException) -> str | None:
+    """Return why the disk refused; None if it was something else. NumPy and Equinox hide the cause."""
+    if isinstance(error, OSError):
+        partly = "requested and" in str(error)  # NumPy's words, without a number
+        return error.strerror or ("only a part was written; is the disk full?" if partly else str(error))
+    if "null byte" in str(error) or "null character" in str(error):
+        return "a path cannot contain a null character"
+    if "Symlink loop" in str(error):
+        return "Too many levels of symbolic links"
+    return None if error.__cause__ is None else _reason(error.__cause__)

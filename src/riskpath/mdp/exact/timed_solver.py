@@ -1,0 +1,210 @@
+"""Measures for which time and state suffice: the mean, entropic risk, EVaR, worst case and best case.
+
+E[e^{−λZ}] is a product along an episode, so backward induction with the aversion λγᵗ at time t gives the best entropic
+risk of the whole return,
+
+    V_t(s) = max_a −log E[exp(−λγᵗ (R + γ V_{t+1}(S′)))] / (λγᵗ),
+
+and the return so far does not matter. EVaR is the supremum of V_0 + log(α)/λ over λ, outside of the maximum over
+policies, so a search over one number is global: V_0 falls with λ and log(α)/λ grows, which bounds the objective between
+two aversions. The worst and the best case are the same recursion with the smallest and the largest outcome.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from riskpath.mdp.exact.layer_arrays import LayerArrays, layer_arrays
+from riskpath.mdp.exact.timed_law import timed_law
+from riskpath.mdp.model import FiniteMDP
+from riskpath.mdp.policies import MarkovPolicy, TimedPolicy
+from riskpath.mdp.problem import Progress
+from riskpath.mdp.solution import Solution
+from riskpath.risk.entropic import Entropic, EVaR
+from riskpath.risk.measures import RiskMeasure
+from riskpath.risk.quantile_measures import BestCase, WorstCase
+
+FIRST = 129
+"""The number of aversions that are tried first."""
+MOST = 4_096
+"""The largest number of aversions that are tried."""
+WORK = 400_000_000
+"""The largest number of outcomes times aversions in the search."""
+CLOSE = 1e-7
+"""The search ends when the bracket is narrower than this fraction of the range of returns."""
+LARGEST = 1e9
+"""The largest aversion of the search, for a range of returns of 1."""
+PIECE = 4_000_000
+"""The largest number of outcomes times aversions in one array."""
+
+Certain = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+"""Returns a number for every pair and column from the outcomes [P, O, L], their probabilities and the time."""
+
+
+def is_timed(risk: RiskMeasure) -> bool:
+    """Return whether time and state suffice for a measure."""
+    return isinstance(risk, Entropic | EVaR | WorstCase | BestCase)
+
+
+def solve_timed(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None = None) -> Solution:
+    """Return the best policy of all that may see rewards; it depends on time and state only."""
+    layers = layer_arrays(mdp)
+    if isinstance(risk, EVaR) and float(risk.level) < 1.0:
+        found = search_aversion(mdp, layers, float(risk.level), progress)
+        certain, details = _entropic(np.array([found.aversion]), mdp.discount), {"aversion": found.aversion}
+        value, gap, span = found.value, found.upper - found.value, found.span
+    else:
+        certain, value, gap, span, details = _certain(risk, mdp.discount), None, 0.0, 1.0, {}
+    values, pairs = _backward(mdp, layers, certain, 1, choose=True)
+    value = float(values[0]) if value is None else value
+    law, moved = timed_law(mdp, layers, pairs)
+    if moved == 0.0:
+        value = float(risk.value(law))
+    proven = gap <= 1e-5 * max(span, 1e-12)
+    report = "optimal" if proven else f"within {gap:.3g} of the optimum"
+    report += "; time and state suffice for this measure"
+    if moved:
+        report += f"; returns in its law are rounded, with a standard deviation of at most {moved:.2g}"
+    bounds = (value, value + gap) if gap > 0 else None
+    policy = timed_policy(layers, pairs)
+    return Solution(mdp, risk, "adaptive", value, law, policy, proven, report, details, bounds)
+
+
+@dataclass(frozen=True)
+class Aversion:
+    """The best aversion of an EVaR."""
+
+    aversion: float
+    value: float
+    upper: float
+    """No policy has a larger EVaR."""
+    span: float
+    """The range of returns."""
+
+
+def search_aversion(
+    mdp: FiniteMDP, layers: Sequence[LayerArrays], level: float, progress: Progress | None = None
+) -> Aversion:
+    """Return the aversion that maximises V_0 + log(α)/λ, with an upper bound of the supremum."""
+    span = _range(mdp, layers)
+    log_level = np.log(level)
+    aversions = np.geomspace(min(np.sqrt(-8 * log_level), LARGEST / 10), LARGEST, FIRST) / span
+    values = entropic_values(mdp, layers, aversions)
+    most = min(MOST, max(FIRST, WORK // max(sum(layer.prob.size for layer in layers), 1)))
+    while True:
+        objective = values + log_level / aversions
+        best = float(objective.max())
+        bounds = values[:-1] + log_level / aversions[1:]
+        alive = np.flatnonzero(bounds > best + CLOSE * span)
+        upper = max(best, float(bounds.max()), float(values[-1]))
+        if progress is not None:
+            progress(min(aversions.size, most), most)
+        if alive.size == 0 or aversions.size + alive.size > most:
+            break
+        new = np.sqrt(aversions[alive] * aversions[alive + 1])
+        aversions = np.concatenate([aversions, new])
+        values = np.concatenate([values, entropic_values(mdp, layers, new)])
+        order = np.argsort(aversions)
+        aversions, values = aversions[order], values[order]
+    at = int(objective.argmax())
+    low, high = aversions[max(at - 1, 0)], aversions[min(at + 1, aversions.size - 1)]
+    chosen = float(aversions[at])
+    for _ in range(4):  # zoom in on the best one
+        near = np.geomspace(low, high, 33)
+        objective = entropic_values(mdp, layers, near) + log_level / near
+        at = int(objective.argmax())
+        if objective[at] >= best:
+            chosen, best = float(near[at]), float(objective[at])
+        low, high = near[max(at - 1, 0)], near[min(at + 1, 32)]
+    return Aversion(chosen, best, max(upper, best), span)
+
+
+def entropic_values(
+    mdp: FiniteMDP, layers: Sequence[LayerArrays], aversions: Float[np.ndarray, " L"]
+) -> Float[np.ndarray, " L"]:
+    """Return the best entropic risk of the whole return for every aversion."""
+    widest = max((layer.prob.size for layer in layers), default=1)
+    width = max(1, PIECE // widest)
+    parts = [aversions[at : at + width] for at in range(0, aversions.size, width)]
+    return np.concatenate([_backward(mdp, layers, _entropic(part, mdp.discount), part.size)[0] for part in parts])
+
+
+def timed_policy(layers: Sequence[LayerArrays], pairs: Sequence[np.ndarray]) -> MarkovPolicy | TimedPolicy:
+    """Return the policy of some pairs, as a table of states where the time does not matter."""
+    timed = {
+        (time, state): layer.actions[pair]
+        for time, (layer, chosen) in enumerate(zip(layers, pairs, strict=True))
+        for state, pair in zip(layer.states, chosen, strict=True)
+    }
+    plain = {state: action for (_, state), action in timed.items()}
+    same = all(plain[state] == action for (_, state), action in timed.items())
+    return MarkovPolicy(plain) if same else TimedPolicy(timed)
+
+
+def _certain(risk: RiskMeasure, discount: float) -> Certain:
+    """Return the certainty equivalent of one step."""
+    if isinstance(risk, Entropic):
+        return _entropic(np.array([float(risk.level)]), discount)
+    if isinstance(risk, WorstCase):
+        return lambda x, prob, _: np.where(prob[:, :, None] > 0, x, np.inf).min(axis=1)
+    if isinstance(risk, BestCase):
+        return lambda x, prob, _: np.where(prob[:, :, None] > 0, x, -np.inf).max(axis=1)
+    return lambda x, prob, _: (prob[:, :, None] * x).sum(axis=1)
+
+
+def _entropic(aversions: Float[np.ndarray, " L"], discount: float) -> Certain:
+    """Return −log E[e^{−λγᵗX}]/(λγᵗ) of every pair and aversion, without overflow and precise for small λ."""
+
+    def certain(x: np.ndarray, prob: np.ndarray, time: int) -> np.ndarray:
+        p, scale = prob[:, :, None], np.maximum(aversions * discount**time, 1e-200)
+        low = np.where(p > 0, x, np.inf).min(axis=1)
+        short = (p * np.expm1(-scale * np.maximum(x - low[:, None], 0.0))).sum(axis=1)
+        near = short > -0.5
+        far = np.where(near, 1.0, (p * np.exp(-scale * np.maximum(x - low[:, None], 0.0))).sum(axis=1))
+        return low - np.where(near, np.log1p(np.where(near, short, 0.0)), np.log(far)) / scale
+
+    return certain
+
+
+def _backward(
+    mdp: FiniteMDP, layers: Sequence[LayerArrays], certain: Certain, columns: int, choose: bool = False
+) -> tuple[Float[np.ndarray, " L"], list[np.ndarray]]:
+    """Return the best values from the start, and with `choose` the best pair of every time and state (one column).
+
+    Of equally good actions, the one with the largest mean under the rest of the policy is chosen.
+    """
+    following, means = np.zeros((1, columns)), np.zeros(1)
+    chosen: list[np.ndarray] = []
+    for time in reversed(range(len(layers))):
+        layer = layers[time]
+        q = certain(layer.reward[:, :, None] + mdp.discount * following[layer.next], layer.prob, time)
+        best = np.maximum.reduceat(q, layer.first_pair[:-1])
+        if choose:
+            expected = (layer.prob * (layer.reward + mdp.discount * means[layer.next])).sum(axis=1)
+            slack = 1e-12 * np.maximum(1.0, np.abs(best[:, 0]))
+            tied = q[:, 0] >= (best[:, 0] - slack)[layer.state_of_pair]
+            score = np.where(tied, expected, -np.inf)
+            top = np.flatnonzero(score >= layer.best(score)[layer.state_of_pair])
+            pair = top[np.searchsorted(top, layer.first_pair[:-1])]
+            chosen.append(pair)
+            means = np.append(expected[pair], 0.0)
+        following = np.concatenate([best, np.zeros((1, columns))])
+    index = {state: number for number, state in enumerate(layers[0].states)} if layers else {}
+    starts = np.stack([following[index.get(state, -1)] for state in mdp.start])
+    prob = np.fromiter(mdp.start.values(), float)
+    return certain(starts[None], prob[None], 0)[0], chosen[::-1]
+
+
+def _range(mdp: FiniteMDP, layers: Sequence[LayerArrays]) -> float:
+    """Return the difference between the largest and the smallest return that any policy can have."""
+    low, high = np.zeros(1), np.zeros(1)
+    for layer in reversed(layers):
+        real = layer.prob > 0
+        lowest = np.where(real, layer.reward + mdp.discount * low[layer.next], np.inf).min(axis=1)
+        highest = np.where(real, layer.reward + mdp.discount * high[layer.next], -np.inf).max(axis=1)
+        low, high = np.append(layer.lowest(lowest), 0.0), np.append(layer.best(highest), 0.0)
+    index = {state: number for number, state in enumerate(layers[0].states)} if layers else {}
+    starts = [index.get(state, -1) for state in mdp.start]
+    return max(float(high[starts].max() - low[starts].min()), 1e-12)

@@ -1,0 +1,1 @@
+"""Solvers of problems with a continuous state of few dimensions: a table over a grid, with bounds from simulation."""

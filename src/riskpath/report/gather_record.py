@@ -1,0 +1,270 @@
+"""Everything that a report shows of a run: its greedy policies are evaluated, exactly where the problem is small.
+
+Each part is bounded in time, to a few seconds for a run: what would take longer is left out, with a note that says so.
+"""
+
+import dataclasses
+import platform
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from riskpath.agents.abilities import Quantiles
+from riskpath.envs.finite import FiniteEnvironment
+from riskpath.evaluation.bootstrap import Bootstrap
+from riskpath.evaluation.evaluation import Evaluation, setting_labels
+from riskpath.evaluation.rollout import initial_quantiles
+from riskpath.hyperparameters import flat_settings
+from riskpath.mdp.law import Law
+from riskpath.mdp.model import FiniteMDP
+from riskpath.nn.losses import midpoints
+from riskpath.plot.curves import mean_interval
+from riskpath.report.known_optimum import Lookup, OptimumFinder
+from riskpath.report.page import require_page, write_page
+from riskpath.report.run_record import (
+    CurveRecord,
+    LawRecord,
+    QuantilesRecord,
+    RunRecord,
+    SettingRecord,
+    TrainingRecord,
+    Triple,
+)
+from riskpath.report.served_levels import frontier_of
+from riskpath.report.walks import grid_of
+from riskpath.risk.measures import Mean, RiskMeasure
+from riskpath.training.host_evaluation import episodes_for
+from riskpath.training.run import Run
+from riskpath.version import __version__
+
+EPISODES = 2_000
+"""Sampled episodes of each seed where there is no exact distribution, in environments of the compiled program."""
+SHORT = 12
+"""The most steps of an episode for exact discounted distributions, where nearly every path has a different return."""
+ATOMS, LEVELS, STARTS = 200, 50, 16
+"""The most atoms of a distribution on a page, the number of its quantiles, and of random starts asked for them."""
+RESAMPLES = 400
+
+
+def write_report(run: Run, path: str | Path, title: str | None = None) -> Path:
+    """Write one HTML page with all figures and tables of a run and return its path; only a page is replaced."""
+    require_page(path)  # before the work
+    record = gather(run, title)
+    return write_page(path, [record], title=record.title)
+
+
+def gather(
+    run: Run,
+    title: str | None = None,
+    *,
+    about: dict[str, str] | None = None,
+    lookup: Lookup | None = None,
+) -> RunRecord:
+    """Return the record of a run.
+
+    Args:
+        run: The run.
+        title: Its name; by default its agent and its environment.
+        about: More facts about the run, by name.
+        lookup: Returns an optimum that is known already, for an environment and a measure.
+    """
+    name, agent = _environment_name(run), type(run.agents[0]).__name__
+    finder, notes = OptimumFinder(lookup), list(run.notices)
+    samples = _samples(run)
+    estimates, believed = run.estimates(), _believed(run) if isinstance(run.agents[0], Quantiles) else None
+    labels = setting_labels([one.risk for one in run.agents])
+    settings = []
+    for number, one in enumerate(run.agents):
+        laws, discounted, exact, note = samples[number]
+        optimum, why = finder.find(run.environments[number], one.risk, exact)
+        notes += [line for line in (note, why) if line and line not in notes]
+        episodes = None if exact else _episodes(run)
+        settings.append(
+            SettingRecord(
+                label=labels[number],
+                risk=str(one.risk),
+                discount=float(one.discount),
+                value=_interval(one.risk, laws, episodes),
+                mean=_interval(None, laws, episodes),
+                values=[law.risk(one.risk) for law in laws],
+                discounted=[law.risk(one.risk) for law in discounted],
+                estimates=estimates[number].tolist(),
+                exact=exact,
+                episodes=episodes,
+                law=law_record(Law.mix(laws, [1 / len(laws)] * len(laws))),
+                seed_laws=[law_record(law) for law in laws] if len(laws) > 1 else [],
+                curve=_curve(run.curve, number, (len(run.agents), run.seeds)),
+                training=training_record([{"step": run.steps, **run.recent_figures()}], number, run.seeds),
+                quantiles=None if believed is None else _quantiles(believed[number], discounted),
+                optimum=optimum,
+                grid=grid_of(run, number) if exact else None,
+                hyperparameters=flat_settings(one),
+            )
+        )
+    frontier, note = frontier_of(run)
+    return RunRecord(
+        title=title or f"{agent} on {name}",
+        agent=agent,
+        environment=name,
+        seeds=run.seeds,
+        steps=run.steps,
+        planned=run.plan.goal if run.plan else None,
+        finished=run.finished,
+        settings=settings,
+        frontier=frontier,
+        about={**facts(run), **(about or {})},
+        notes=[*notes, *([note] if note else [])],
+    )
+
+
+def _environment_name(run: Run) -> str:
+    """Return the name of the environment; a table without a name gets one from its numbers."""
+    env, name = run.environments[0], run.environment_name
+    if isinstance(env, FiniteEnvironment) and name == FiniteMDP.name:
+        return f"{name} {env.digest[:6]}"
+    return name
+
+
+def law_record(law: Law) -> LawRecord:
+    """Return a distribution with few atoms."""
+    few, _ = law.coarsen(ATOMS)
+    return LawRecord(few.atoms.tolist(), few.probs.tolist())
+
+
+class Sample(NamedTuple):
+    """The distributions of the return of all seeds of a setting."""
+
+    plain: list[Law]
+    discounted: list[Law]
+    exact: bool
+    """Whether the plain distributions are exact."""
+    note: str = ""
+
+
+def _samples(run: Run) -> list[Sample]:
+    """Return the distributions of every setting: exact where that is quick, otherwise of sampled episodes."""
+    settings, limit = range(len(run.agents)), run.spec.max_episode_steps or np.inf
+    plain = run.exact_laws()
+    undiscounted = all(float(agent.discount) == 1 for agent in run.agents)
+    exact = plain if undiscounted else run.exact_laws(discounted=True) if plain and limit <= SHORT else None
+    if plain is not None and exact is not None:
+        return [Sample(*both, True) for both in zip(plain, exact, strict=True)]
+    evaluation = run.evaluate(_episodes(run), seed=1)
+    laws = lambda returns: [Law.of_sample(np.asarray(seed, np.float64)) for seed in returns]  # noqa: E731
+    discounted = [laws(one) for one in evaluation.discounted]
+    if plain is None:
+        return [Sample(laws(evaluation.returns[one]), discounted[one], False) for one in settings]
+    note = f"Discounted returns are those of {_episodes(run):,} episodes of each seed, others are exact."
+    return [Sample(plain[one], discounted[one], True, note) for one in settings]
+
+
+def _episodes(run: Run) -> int:
+    return episodes_for(run, None, EPISODES)
+
+
+def _interval(risk: RiskMeasure | None, laws: list[Law], episodes: int | None) -> Triple:
+    """Return a figure of the return, its mean over seeds with an interval; only seeds are resampled if it is exact."""
+    if episodes is not None:
+        levels = midpoints(episodes)
+        returns = np.array([[law.quantile(np.asarray(levels)) for law in laws]])
+        sample = Evaluation(returns, returns, [Mean() if risk is None else risk], 1.0)
+        (found,) = sample.risk(resamples=RESAMPLES)
+        return found.estimate, found.low, found.high
+    values = np.array([law.mean if risk is None else law.risk(risk) for law in laws])
+    bootstrap = Bootstrap(0.95, RESAMPLES, 0)
+    (found,) = bootstrap.intervals(bootstrap(values[:, None], np.ones((1, 1))))
+    return found.estimate, found.low, found.high
+
+
+def extend_curves(record: RunRecord, points: list[dict[str, Any]], steps: int) -> RunRecord:
+    """Return a record with later points of the learning curve, from the log of training that goes on."""
+    settings = []
+    for number, setting in enumerate(record.settings):
+        old, known = setting.curve, setting.curve.steps[-1] if setting.curve else -1
+        new = _curve([p for p in points if p["step"] > known], number, (len(record.settings), record.seeds))
+        if old and new:
+            values = [one + other for one, other in zip(old.seeds, new.seeds, strict=True)]
+            new = CurveRecord(old.steps + new.steps, values, *_mean_bands(np.array(values)))
+        settings.append(dataclasses.replace(setting, curve=new or old))
+    if steps <= record.steps:
+        return dataclasses.replace(record, settings=settings)
+    note = f"Policies are those of the last checkpoint, after {record.steps:,} steps; training is at {steps:,}."
+    return dataclasses.replace(record, settings=settings, steps=steps, notes=[note, *record.notes])
+
+
+def _curve(points: list[dict[str, Any]], setting: int, shape: tuple[int, int]) -> CurveRecord | None:
+    """Return the learning curve of one setting; points of an evaluator of the user's own may have other content."""
+    kept = [point for point in points if np.shape(point.get("values", ())) == shape]
+    if not kept:
+        return None
+    values = np.array([point["values"][setting] for point in kept], np.float64).T
+    return CurveRecord([point["step"] for point in kept], values.tolist(), *_mean_bands(values))
+
+
+def training_record(points: list[dict[str, Any]], setting: int, seeds: int) -> TrainingRecord | None:
+    """Return the training episodes of one setting, from points as callbacks see them."""
+    names = ("ep_rew_mean", "ep_rew_risk", "ep_len_mean")
+    kept = [point for point in points if all(name in point for name in names)]
+    own = slice(setting * seeds, (setting + 1) * seeds)
+    figures = [np.array([point[name][own] for point in kept], np.float64) for name in names]
+    if not kept or any(one.shape != (len(kept), seeds) for one in figures):
+        return None
+    return TrainingRecord([int(point["step"]) for point in kept], *(one.T.tolist() for one in figures))
+
+
+def with_training(record: RunRecord, points: list[dict[str, Any]]) -> RunRecord:
+    """Return a record with the training episodes that were logged."""
+    settings = [
+        dataclasses.replace(setting, training=training_record(points, number, record.seeds) or setting.training)
+        for number, setting in enumerate(record.settings)
+    ]
+    return dataclasses.replace(record, settings=settings)
+
+
+def _mean_bands(values: np.ndarray) -> tuple[list[float], list[float]]:
+    """Return the ends of the interval of the mean over seeds; none for one seed."""
+    if len(values) < 2 or not np.isfinite(values).all():
+        return [], []
+    low, high = mean_interval(values)
+    return low.tolist(), high.tolist()
+
+
+def _believed(run: Run) -> np.ndarray:
+    """Return the quantiles that every lane predicts at the start, over several starts: [settings, seeds, levels]."""
+    env = run.environments[0]
+    one = bool(run.sources) or (isinstance(env, FiniteEnvironment) and env.problem and len(env.problem.start) == 1)
+    levels, lanes = jnp.asarray(midpoints(LEVELS)), run.lanes
+    draws = [
+        initial_quantiles(lanes.agent, lanes.agent_state, run.spec, *run.first_inputs(draw), taus=levels)
+        for draw in range(1 if one else STARTS)
+    ]
+    pooled = np.sort(np.concatenate([np.asarray(draw) for draw in draws], axis=1), axis=1)
+    kept = pooled[:, len(draws) // 2 :: len(draws)]
+    return kept.reshape(len(run.agents), run.seeds, -1)
+
+
+def _quantiles(believed: np.ndarray, realised: list[Law]) -> QuantilesRecord:
+    levels = np.asarray(midpoints(LEVELS), np.float64)
+    return QuantilesRecord(levels.tolist(), believed.tolist(), [law.quantile(levels).tolist() for law in realised])
+
+
+def facts(run: Run) -> dict[str, str]:
+    """Return what is known about the environment, the machine and the versions."""
+    spec, env = run.spec, run.environments[0]
+    facts = {"environment": run.environment_name}
+    if isinstance(env, FiniteEnvironment):
+        facts["states"] = f"{len(env.tables.available):,}"
+    elif not run.sources:
+        facts |= {f"environment.{key}": text for key, text in flat_settings(env).items() if len(text) < 200}
+    else:
+        facts["observation"] = str(spec.observation_shape)
+    discrete = " × ".join(map(str, spec.action_heads or (spec.num_actions,)))
+    facts["actions"] = f"{spec.action_size} continuous" if spec.action_size else discrete
+    if spec.max_episode_steps:
+        facts["longest episode"] = f"{spec.max_episode_steps:,} steps"
+    facts |= {"seeds": str(run.seeds), "environments for each seed": str(run.lanes.num_envs)}
+    versions = {"riskpath": __version__, "jax": jax.__version__, "python": platform.python_version()}
+    return {**facts, **versions, "device of this report": jax.devices()[0].device_kind}

@@ -1,0 +1,109 @@
+"""AdaptivePPO: what a step earns, first goals, what early episodes may not ruin, and one training for all levels."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import riskpath as rp
+from riskpath.agents.adaptive.adaptive_ppo import OFFSETS, follow_unit, without_extremes
+from riskpath.agents.adaptive.goals import LEVELS, NEARBY, Goal, GoalObjective
+from riskpath.agents.episodes import PATH, Units
+from riskpath.agents.rollout_agent import _squared
+from tests.agents.clocks import START, clock_at
+from tests.agents.test_adaptive import YEARS
+
+UNITS = Units(jnp.float32(2.0), jnp.float32(0.0), jnp.float32(-10.0), jnp.float32(10.0), jnp.zeros(PATH))
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.8])
+@pytest.mark.parametrize("risk", ["cvar:0.2", "0.4*mean+0.6*cvar:0.3", "mean"])
+def test_an_episode_earns_the_utility_of_its_return(risk, discount):
+    objective, rewards = GoalObjective(rp.parse_risk(risk)), [1.0, -4.0, 2.5, 0.3]
+    first = context = Goal(jnp.float32(1.7))
+    utility = lambda context, z: objective.utility(context, jnp.float32(z) / UNITS.spread, objective.plan(), UNITS)  # noqa: E731
+    earned = 0.0
+    for time, reward in enumerate(rewards):
+        earned += discount**time * float(utility(context, reward) - utility(context, 0.0))
+        context = objective.advance(context, jnp.float32(reward), discount)
+    whole = sum(discount**time * reward for time, reward in enumerate(rewards))
+    assert earned == pytest.approx(float(utility(first, whole) - utility(first, 0.0)), abs=1e-5)
+
+
+def test_first_goals_are_near_the_best_ones_of_all_levels():
+    objective = GoalObjective(rp.CVaR(0.2), OFFSETS)
+    best = 10.0 * jnp.arange(1.0, len(LEVELS) + 1)
+    plan = eqx.tree_at(lambda p: (p.first, p.levels), objective.plan(), (jnp.full(objective.members, -10.0), best))
+    draws = jax.random.uniform(jax.random.key(0), (4_000, 2))
+    goals = np.asarray(jax.vmap(lambda d: objective.near(plan, UNITS, d).goal)(draws))
+    nearest = np.round(goals / 10.0)
+    assert np.std(goals - 10.0 * nearest) == pytest.approx(NEARBY * 2.0, rel=0.1)
+    shares = {number: (nearest == number).mean() for number in (-1, *range(1, len(LEVELS) + 1))}
+    assert sum(shares.values()) == 1.0
+    assert shares.pop(-1) == pytest.approx(2 / 8, abs=0.03)
+    np.testing.assert_allclose(list(shares.values()), 1 / 8, atol=0.03)
+
+
+def test_extreme_advantages_do_not_silence_the_others():
+    advantages = np.random.default_rng(0).normal(size=(10, 200)).astype(np.float32)
+    ordinary = np.asarray(without_extremes(jnp.asarray(advantages)))
+    np.testing.assert_array_equal(ordinary, advantages)
+    advantages[3, :10] = -1e4
+    clipped = np.asarray(without_extremes(jnp.asarray(advantages)))
+    assert clipped.std() < 2.5
+    np.testing.assert_array_equal(np.delete(clipped, np.s_[:10], 1), np.delete(advantages, np.s_[:10], 1))
+
+
+def test_large_errors_of_a_value_count_linearly():
+    errors = jnp.array([-5.0, -1.0, 0.5, 2.0, 7.0])
+    found = [float(_squared(rp.RolloutTraining(value_huber=2.0), error)) for error in errors]
+    np.testing.assert_allclose(found, [16.0, 1.0, 0.25, 4.0, 24.0])
+
+
+@pytest.fixture(scope="module")
+def run() -> rp.Run:
+    training = rp.RolloutTraining(length=4, epochs=4, minibatches=4, learning_rate=3e-3, final_learning_rate=3e-5)
+    settings: Any = {"network": rp.Network(hidden=(32,)), "training": training, "selection_episodes": 300}
+    mdp = rp.FiniteMDP.from_outcomes(YEARS, start="now")
+    return rp.train(rp.AdaptivePPO("cvar:0.2", **settings), mdp, steps=32_768, num_envs=64, seeds=2)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_one_training_reaches_the_optimum_of_two_levels(run):
+    levels = (0.2, 0.75)
+    mdp = rp.FiniteMDP.from_outcomes(YEARS, start="now")
+    optima = [rp.solve(mdp, rp.CVaR(level)).value for level in levels]
+    served = run.serve(*(rp.CVaR(level) for level in levels))
+    np.testing.assert_allclose(served.values(), np.tile(np.array(optima)[:, None], 2))
+
+
+def test_the_critic_keeps_its_predictions_when_the_unit_changes(run):
+    state: Any = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, run.lanes.agent_state)
+    old = state.episodes.spread
+    wider = 5.0 * state.episodes.ring
+    early = eqx.tree_at(lambda s: (s.episodes.steps, s.episodes.ring), state, (jnp.zeros(()), wider))
+    moved: Any = follow_unit(early, START)
+    assert float(moved.episodes.spread) > 2 * float(old)
+    for one, other in zip(*(jax.tree.leaves(s.params.critic.out) for s in (early, moved)), strict=True):
+        np.testing.assert_allclose(old * one, moved.episodes.spread * other, rtol=1e-5)
+    late = eqx.tree_at(lambda s: s.episodes.ring, state, wider)
+    settled: Any = follow_unit(late, clock_at(0.9))
+    assert float(settled.episodes.spread) == float(old)
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (lambda: rp.AdaptivePPO("wang:-0.75"), "AdaptivePPO maximises mean, CVaR and their mixtures; use Adaptive"),
+        (lambda: rp.AdaptivePPO(network=rp.Network(window=3)), "AdaptivePPO has no history: leave network.window out"),
+        (lambda: rp.AdaptivePPO(network=rp.Network(head="table")), "AdaptivePPO has its own head and no 'table'"),
+        (lambda: rp.RolloutTraining(value_huber=0.0), "value_huber must be more than 0, got 0"),
+        (lambda: rp.RolloutTraining(final_entropy_weight=-1.0), "final_entropy_weight must"),
+    ],
+)
+def test_bad_input_is_refused(make, line):
+    with pytest.raises(rp.RiskpathError, match=line):
+        make()

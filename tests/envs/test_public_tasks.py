@@ -1,0 +1,149 @@
+"""Tasks of published systems: every step against numbers recorded from their own code, and what is best."""
+
+import json
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import riskpath as rp
+from riskpath.envs.autonomous_vehicle import CHANCES, Crossing
+from riskpath.envs.guarded_maze import CELLS
+from riskpath.envs.noisy_lander import BONUS, NOISE, TERRAIN, NoisyLander
+from riskpath.envs.patrolled_maze import Patrolled
+
+from .backward import outcome_law
+
+RECORDED = json.loads((Path(__file__).parent / "public_tasks.json").read_text())
+KEY = jax.random.key(0)
+
+
+@pytest.mark.parametrize("steps", RECORDED["guarded_maze"], ids=["short", "long", "random", "random"])
+def test_guarded_maze_steps_like_the_public_code(steps):
+    env = rp.GuardedMaze()
+    move = jax.jit(env.move)
+    _, state = env.reset(KEY)
+    for action, luck, row, col, reward, done in steps:
+        assert bool(env.action_mask(state)[action])
+        seen, state, mine, terminated, truncated = move(state, jnp.int32(action), jnp.float32(luck))
+        assert CELLS[int(seen)] == (row, col)
+        assert float(mine) == pytest.approx(reward, abs=1e-3)
+        assert bool(terminated | truncated) == done
+
+
+def test_guarded_maze_has_walls_a_limit_and_random_guards():
+    env = rp.GuardedMaze(max_episode_steps=14, paid_steps=14)
+    seen, state = env.reset(KEY)
+    assert CELLS[int(seen)] == (6, 1)
+    assert env.action_mask(state).tolist() == [True, False, False, True]
+    before = state
+    for column in (0, 2, 0, 2, 0, 2, 0, 2, 0, 2, 0, 2, 0, 2):  # there and back
+        _, state, reward, terminated, truncated = env.step(KEY, state, jnp.int32(column))
+    assert (float(reward), bool(terminated), bool(truncated)) == (-1.0, False, True)
+    near = type(before)(jnp.int32(CELLS.index((6, 4))), before.time)
+    earned = jax.vmap(lambda key: env.step(key, near, jnp.int32(0))[2])(jax.random.split(KEY, 20_000))
+    assert (float(earned.mean()), float(earned.std())) == pytest.approx((-1.0, 30.0), abs=0.7)
+
+
+def test_guarded_maze_knows_its_best_value():
+    env = rp.GuardedMaze()
+    draws = NormalDist(4, 30).samples(400_000, seed=0)
+    for level in (0.05, 0.2, 0.95):
+        risky, best = env.best(rp.CVaR(level))
+        tail = np.sort(draws)[: int(level * len(draws))].mean()
+        assert risky == pytest.approx(tail, abs=0.3)
+        assert best == (-4.0 if level < 0.5 else risky)
+    assert env.best(rp.Mean()) == (4.0, 4.0)
+    with pytest.raises(rp.RiskpathError, match=r"known for the mean and CVaR, not for wang:-0\.75"):
+        env.best(rp.Wang(-0.75))
+
+
+def test_vehicle_has_the_outcomes_of_the_public_code():
+    mdp: Any = rp.AutonomousVehicle().mdp()
+    listed = {(state, action): o for state, table in mdp.outcomes.items() for action, o in table.items()}
+    names = ("north", "east", "south", "west")
+    wanted = {}
+    for x, y, action, to_x, to_y, first, second, third, done in RECORDED["autonomous_vehicle"]:
+        following = Crossing(to_x, to_y)
+        assert mdp.is_terminal(following, 1) == done
+        rewards = zip(CHANCES, (first, second, third), strict=True)
+        wanted[Crossing(x, y), names[action]] = outcome_law([(*pair, following) for pair in rewards])
+    assert {key: outcome_law(outcomes) for key, outcomes in listed.items()} == wanted
+    assert mdp.horizon == 32
+
+
+def test_vehicle_best_values():
+    mdp = rp.AutonomousVehicle().mdp()
+    mean = rp.solve(mdp, "mean", "markov")
+    assert (mean.value, mean.law.risk("cvar:0.05")) == pytest.approx((37.2, 4.795536))
+    assert rp.solve(mdp, "cvar:0.05", "adaptive").value == pytest.approx(26.3439)
+
+
+@pytest.mark.parametrize("episode", RECORDED["patrolled_maze"])
+def test_patrolled_maze_steps_like_the_public_code(episode):
+    move = jax.jit(rp.PatrolledMaze().move)
+    state: Any = Patrolled(jnp.array(episode["start"]), jnp.float32(episode["cost"]), jnp.int32(0))
+    for action, dx, dy, x, y, reward, done in episode["steps"]:
+        seen, state, mine, terminated, _ = move(state, jnp.int32(action), jnp.array([dx, dy]))
+        np.testing.assert_allclose(seen, [x, y], atol=1e-4)
+        assert float(mine) == pytest.approx(reward, abs=1e-3)
+        assert bool(terminated) == done
+
+
+def test_patrolled_maze_draws_its_conditions():
+    keys = jax.random.split(KEY, 20_000)
+    seen, state = jax.vmap(rp.PatrolledMaze().reset)(keys)
+    there = np.asarray(state.cost) > 0
+    assert there.mean() == pytest.approx(0.2, abs=0.01)
+    assert np.asarray(state.cost)[there].mean() == pytest.approx(2.0, abs=0.1)
+    assert (float(seen.min()), float(seen.max())) == pytest.approx((0.6, 3.6), abs=1e-3)
+    _, fixed = jax.vmap(rp.PatrolledMaze(random_cost=False, p_patrol=1.0).reset)(keys[:3])
+    assert fixed.cost.tolist() == [2.0] * 3
+
+
+class Falling(gymnasium.Env):
+    """A simulator whose episodes end after one step, to the side of the action."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.seed = seed
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.array([2 * action - 1], np.float32), 5.0, True, False, {}
+
+
+def test_the_lander_is_noisy_on_the_right_only():
+    inner = Falling()
+    env, earned = NoisyLander(inner), []
+    for seed in (3, *[None] * 2_000):
+        env.reset(seed=seed)
+        assert inner.seed == TERRAIN
+        assert env.step(0)[1] == 5.0
+        earned.append(env.step(1)[1])
+    assert np.mean(earned) == pytest.approx(5 + BONUS, abs=7)
+    assert np.std(earned) == pytest.approx(NOISE, rel=0.06)
+    env.reset(seed=3)
+    assert env.step(1)[1] == earned[0]
+    assert "riskpath/NoisyLander-v0" in gymnasium.registry
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("GuardedMaze", {"noise": -1.0}, "noise must be at least 0, got -1"),
+        ("GuardedMaze", {"paid_steps": 3}, "paid_steps must be at least 14, got 3"),
+        ("AutonomousVehicle", {"max_episode_steps": 2}, "max_episode_steps must be at least 7, got 2"),
+        ("PatrolledMaze", {"p_patrol": 2.0}, "p_patrol must be from 0 to 1, got 2"),
+    ],
+)
+def test_a_wrong_field_is_refused_by_name(name, fields, message):
+    with pytest.raises(rp.RiskpathError, match=message):
+        rp.make(name, **fields)
