@@ -1,0 +1,171 @@
+"""Compare policies as ONNX models with the same policies as StableHLO programs: actions, latency and size.
+
+    make test-onnx
+    python -m venv bare && bare/bin/pip install numpy onnxruntime       # an environment without JAX
+    .venv-onnx/bin/python benchmarks/speed/onnx_models.py --python bare/bin/python
+
+Every agent has a network of its default size with random, large weights, so that its actions differ, and acts in
+`rp.MeanReversionTrading`. Its StableHLO program plays 1,000 whole episodes (10,000 steps) and answers 10,000 random
+observations. The ONNX model is given the same observations and rewards, with its own memory, by onnxruntime in another
+Python that cannot import JAX; every action is compared. Then the processor time of single actions is measured, on one
+thread, in that process and in this one. Results go to benchmarks/results/onnx.json, beside those of other agents.
+"""
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+import riskpath as rp
+from riskpath.evaluation.learned_policy import LearnedPolicy
+from riskpath.files import write_json
+
+EPISODES, STEPS, RANDOM, CALLS = 1_000, 10, 10_000, 2_000
+CVAR = "cvar:0.25"
+AGENTS: dict[str, Any] = {
+    "IQN": lambda: rp.IQN(CVAR),
+    "QRDQN": lambda: rp.QRDQN(CVAR),
+    "C51": lambda: rp.C51(CVAR),
+    "CVaRDRL": lambda: rp.CVaRDRL(CVAR),
+    "QRSRM": lambda: rp.QRSRM(CVAR),
+    "Adaptive": lambda: rp.Adaptive(CVAR),
+    "AdaptivePPO": lambda: rp.AdaptivePPO(CVAR),
+    "PPO": lambda: rp.PPO(),
+    "TQL (GRU)": lambda: rp.TQL(CVAR),
+    "TQL (LSTM)": lambda: rp.TQL(CVAR, network=rp.Network(history="lstm")),
+    "TQL (Transformer)": lambda: rp.TQL(CVAR, network=rp.Network(history="transformer")),
+    "PPO, continuous": lambda: rp.PPO(),
+    "AdaptivePPO, continuous": lambda: rp.AdaptivePPO(CVAR),
+    "DSAC": lambda: rp.DSAC(CVAR),
+    "IQTD3": lambda: rp.IQTD3(CVAR),
+    "AdaptiveContinuous": lambda: rp.AdaptiveContinuous(CVAR),
+    "TQLContinuous (GRU)": lambda: rp.TQLContinuous(CVAR),
+}
+CONTINUOUS = ("DSAC", "IQTD3", "AdaptiveContinuous", "TQLContinuous (GRU)")
+
+ELSEWHERE = """
+import json, sys, time
+sys.modules["jax"] = sys.modules["riskpath"] = None
+import numpy as np, onnxruntime
+model, asked, answers = sys.argv[1:4]
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = options.inter_op_num_threads = 1
+session = onnxruntime.InferenceSession(model, options)
+about = json.loads(session.get_modelmeta().custom_metadata_map["riskpath"])
+names = [f"memory_{i}" for i in range(len(about["memory"]))]
+fresh = {name: np.zeros(part["shape"], part["dtype"]) for name, part in zip(names, about["memory"])}
+mask = np.ones(about["num_actions"], bool)
+def act(observation, reward, start, memory):
+    inputs = {**memory, "observation": observation, "reward": np.array(reward, np.float32), "mask": mask}
+    action, *rest = session.run(None, {**inputs, "start": np.array(start)})
+    return action, dict(zip(names, rest))
+given, found = np.load(asked), []
+for observations, rewards in zip(given["observations"], given["rewards"]):
+    memory = fresh
+    for step, observation in enumerate(observations):
+        action, memory = act(observation, rewards[step], step == 0, memory)
+        found.append(action)
+alone = [act(one, 0.0, True, fresh)[0] for one in given["random"]]
+_, memory = act(given["random"][0], 0.0, True, fresh)
+began, calls = time.process_time(), int(sys.argv[4])
+for number in range(calls):
+    act(given["random"][number % 100], 0.5, False, memory)
+np.savez(answers, found=found, alone=alone, seconds=(time.process_time() - began) / calls)
+"""
+
+
+def untrained(name: str) -> LearnedPolicy:
+    """Return a policy with large random weights."""
+    agent, env = AGENTS[name](), rp.MeanReversionTrading(continuous=name in CONTINUOUS or "continuous" in name)
+    state = agent.init(env.spec, key=jax.random.key(0))
+    large = jax.tree.map(lambda x: 4.0 * x if eqx.is_inexact_array(x) else x, state.params)
+    return LearnedPolicy(agent, eqx.tree_at(lambda one: one.params, state, large), env)
+
+
+def compare(name: str, folder: Path, python: str) -> dict[str, Any]:
+    """Return how often the actions of the two formats are equal, and how long they take."""
+    policy, rng = untrained(name), np.random.default_rng(0)
+    began = time.process_time()
+    onnx = policy.export(folder / "policy.onnx")
+    seconds = time.process_time() - began
+    archive = policy.export(folder / "policy.zip", platforms=("cpu",))
+    exported, env = rp.load_policy(archive), policy.environment
+    observations, rewards, actions = play(exported, env)
+    random = rng.normal(size=(RANDOM, *env.spec.observation_shape)).astype(np.float32)
+    alone, _ = exported.act_batch(random)
+    np.savez(folder / "asked.npz", observations=observations, rewards=rewards, random=random)
+    files = [str(folder / one) for one in ("policy.onnx", "asked.npz", "answers.npz")]
+    subprocess.run([python, "-c", ELSEWHERE, *files, str(CALLS)], check=True)
+    answers = np.load(files[2])
+    pairs = {
+        "episodes": (actions.reshape(answers["found"].shape), answers["found"]),
+        "random": (alone, answers["alone"]),
+    }
+    row: dict[str, Any] = {}
+    for kind, (ours, theirs) in pairs.items():
+        row[f"{kind} compared"] = len(ours)
+        if env.spec.action_size:
+            row[f"{kind} largest difference"] = float(np.abs(ours - theirs).max())
+        else:
+            row[f"{kind} equal"], row[f"{kind} distinct"] = int(np.sum(ours == theirs)), len(np.unique(ours))
+    _, memory = exported(random[0])
+    exported(random[0], memory, 0.5)  # compiles
+    before = time.process_time()
+    for number in range(CALLS):
+        exported(random[number % 100], memory, 0.5)
+    return {
+        **row,
+        "ONNX µs": round(1e6 * float(answers["seconds"]), 1),
+        "StableHLO µs": round(1e6 * (time.process_time() - before) / CALLS, 1),
+        "ONNX bytes": onnx.stat().st_size,
+        "StableHLO bytes": archive.stat().st_size,
+        "conversion seconds of CPU": round(seconds, 1),
+    }
+
+
+def play(policy: rp.ExportedPolicy, env: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return observations, last rewards and actions of whole episodes: [episodes, steps, …]."""
+    keys = jax.random.split(jax.random.key(1), EPISODES)
+    observation, state = jax.vmap(env.reset)(keys)
+    step, memories, reward = jax.jit(jax.vmap(env.step)), None, np.zeros(EPISODES, np.float32)
+    rows = []
+    for time_step in range(STEPS):
+        action, memories = policy.act_batch(np.asarray(observation), memories, reward)
+        rows.append((np.asarray(observation), np.asarray(reward), action))
+        now = jax.vmap(lambda key, t=time_step: jax.random.fold_in(key, t))(keys)
+        observation, state, reward, *_ = step(now, state, action)
+    first, second, third = (np.stack(column, axis=1) for column in zip(*rows, strict=True))
+    return first, second, third
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", default=sys.executable, help="a Python with numpy and onnxruntime")
+    parser.add_argument("--agents", nargs="+", choices=list(AGENTS), default=list(AGENTS))
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "results" / "onnx.json")
+    options = parser.parse_args()
+    versions = {"riskpath": rp.__version__, "jax": jax.__version__, "python": platform.python_version()}
+    record: dict[str, Any] = {"command": "python benchmarks/speed/onnx_models.py", "machine": platform.machine()}
+    before = json.loads(options.out.read_text())["agents"] if options.out.exists() else {}
+    record |= {"versions": versions, "agents": before}
+    for name in options.agents:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                record["agents"][name] = compare(name, Path(folder), options.python)
+            except rp.RiskpathError as error:
+                record["agents"][name] = {"refused": str(error)}
+        print(name, json.dumps(record["agents"][name], ensure_ascii=False), flush=True)
+        write_json(options.out, record)
+
+
+if __name__ == "__main__":
+    main()
