@@ -20,6 +20,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "docstrings",
+    "internal_links",
     "mathml",
     "offline",
     "public_names",
@@ -48,6 +49,7 @@ nitpick_ignore_regex = [
     ("py:.*", r".*\.(_\w+|[A-Z])"),  # nor have private names and type variables
 ]
 viewcode_line_numbers = True
+viewcode_follow_imported_members = False  # otherwise links back to a page name the wrong module
 
 # Look
 html_theme = "furo"

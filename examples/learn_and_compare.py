@@ -19,7 +19,7 @@ risk = rp.CVaR(0.25)
 for policies in ("markov", "history", "adaptive"):
     print(f"best {policies:8} policy: {rp.solve(mdp, risk, policies).value:.1f}")
 
-training = rp.Training(learning_rate=0.03, decay_steps=2_000.0, learning_starts=200, target_update_interval=50)
+training = rp.Training(learning_rate=0.03, learning_starts=200, target_update_interval=50)
 options = {"discount": 1.0, "network": rp.Network(head="table"), "training": training}
 for agent in (rp.IQN(risk, **options), rp.TQL(risk, critic="trajectory", **options)):
     run = rp.train(agent, mdp, steps=2_000, seeds=2)

@@ -16,7 +16,7 @@ class SoftIQN(rp.MemorylessAgent):
     @property
     def iqn(self) -> rp.IQN:
         """Return the agent that learns."""
-        return rp.IQN(self.risk, self.discount, self.network, self.training)
+        return rp.IQN(self.risk, self.discount, self.network, self.training, exploration=self.exploration)
 
     def init(self, spec, *, key):
         """Return a fresh critic."""
@@ -25,25 +25,32 @@ class SoftIQN(rp.MemorylessAgent):
     def act(self, state, memory, time_step, *, key, mode):
         """Return the best action or, with probability epsilon, one drawn by a softmax of the estimates."""
         values = self.estimate(state, memory, time_step)
-        epsilon = epsilon_of(self, state, mode)
+        epsilon = epsilon_of(self, mode)
         coin, noise = jax.random.split(key)
         explored = values + self.temperature * jax.random.gumbel(noise, values.shape)
         values = jnp.where(jax.random.uniform(coin) < epsilon, explored, values)
         return rp.ActorOutput(masked_argmax(values, time_step.action_mask))
 
-    def learn(self, state, batch, *, key):
+    def update(self, state, batch, clock, *, key):
         """Take one gradient step."""
-        return self.iqn.learn(state, batch, key=key)
+        return self.iqn.update(state, batch, clock, key=key)
 
     def quantiles(self, state, memory, time_step, taus):
         """Return the quantiles of the return to go."""
         return self.iqn.quantiles(state, memory, time_step, taus)
 
 
-training = rp.Training(learning_rate=0.03, decay_steps=2_000.0, learning_starts=200, epsilon_start=0.5, epsilon_end=0.5)
+training = rp.Training(learning_rate=0.03, learning_starts=200)
 table = rp.Network(head="table")
 agents = [
-    SoftIQN(rp.CVaR(0.9), discount=1.0, network=table, training=training, temperature=temperature)
+    SoftIQN(
+        rp.CVaR(0.9),
+        discount=1.0,
+        network=table,
+        training=training,
+        exploration=rp.EpsilonGreedy(0.5, 0.5),
+        temperature=temperature,
+    )
     for temperature in (1.0, 100.0)
 ]
 run = rp.train(agents, "ThreeState", steps=2_000, seeds=2)  # float fields may differ between settings

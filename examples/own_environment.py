@@ -27,7 +27,7 @@ class Rounds(gymnasium.Env):
         return self.round, sign * self.stakes[action], self.round == 3, False, {}
 
 
-training = rp.Training(learning_rate=3e-3, decay_steps=1_000.0, learning_starts=200)
+training = rp.Training(learning_rate=3e-3, learning_starts=200)
 agents = [rp.IQN(rp.CVaR(level), discount=1.0, training=training) for level in (1.0, 0.25)]  # CVaR(1.0) is the mean
 run = rp.train(agents, Rounds, steps=1_000, seeds=2)  # two settings, one program
 sample = run.evaluate(episodes=200)

@@ -2,13 +2,13 @@
 
 import riskpath as rp
 
-small = rp.Training(learning_starts=100, batch_size=16, online_taus=8, target_taus=8, act_taus=8)
+small = rp.Training(learning_starts=100, batch_size=16, num_quantiles=8, num_target_quantiles=8, num_action_quantiles=8)
 agent = rp.IQN(rp.CVaR(0.25), discount=1.0, network=rp.Network(head="table"), training=small)
 
 
-def value_of(learning_rate: float, epsilon_start: float) -> float:
+def value_of(learning_rate: float, initial_eps: float) -> float:
     """Return the CVaR of the return, the mean over the policies of four seeds."""
-    axes = {"training.learning_rate": [learning_rate], "training.epsilon_start": [epsilon_start]}
+    axes = {"training.learning_rate": [learning_rate], "exploration.initial_eps": [initial_eps]}
     result = rp.sweep(agent, "ThreeState", over=axes, steps=400, seeds=4)
     return result.best()["value"]
 
@@ -16,7 +16,7 @@ def value_of(learning_rate: float, epsilon_start: float) -> float:
 def objective(trial) -> float:
     """Return the value of the hyperparameters that Optuna suggests."""
     rate = trial.suggest_float("learning_rate", 1e-4, 1e-1, log=True)
-    return value_of(rate, trial.suggest_float("epsilon_start", 0.1, 1.0))
+    return value_of(rate, trial.suggest_float("initial_eps", 0.1, 1.0))
 
 
 try:

@@ -1,7 +1,7 @@
 """Directives of the API reference.
 
-`public-names WING` writes a table of what `import riskpath as rp` offers from a wing, with links. `wing WING` documents
-every module of a wing, so that a new module appears without a change here.
+`public-names PACKAGE` writes a table of what `import riskpath as rp` offers from a package, with links.
+`package PACKAGE` documents every module of a package, so that a new module appears without a change here.
 """
 
 import importlib
@@ -47,7 +47,7 @@ def public_names() -> list[tuple[str, Any, str]]:
 
 
 def home(name: str, guess: str) -> str:
-    """Return the module that defines a plain value: the one of its wing that has the name."""
+    """Return the module that defines a plain value: the one of its package that has the name."""
     for module_name, module in sorted(sys.modules.items()):
         if (
             module_name.count(".") == 2
@@ -61,14 +61,14 @@ def home(name: str, guess: str) -> str:
 
 
 class PublicNames(SphinxDirective):
-    """Write the table for the names of one wing: `public-names` with the wing as argument."""
+    """Write the table for the names of one package: `public-names` with the package as argument."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         """Return the table."""
-        wing = self.arguments[0]
-        rows = [row for row in public_names() if row[2].split(".")[1:2] == [wing]]
+        package = self.arguments[0]
+        rows = [row for row in public_names() if row[2].split(".")[1:2] == [package]]
         return [self.table(rows)] if rows else []
 
     def table(self, rows: list[tuple[str, Any, str]]) -> nodes.Node:
@@ -101,8 +101,8 @@ class PublicNames(SphinxDirective):
         return table
 
 
-class Wing(SphinxDirective):
-    """Document every module of a wing from its docstrings."""
+class Package(SphinxDirective):
+    """Document every module of a package from its docstrings."""
 
     required_arguments = 1
 
@@ -120,14 +120,17 @@ class Wing(SphinxDirective):
             if not name.startswith("_")
         ]
         text = "```{eval-rst}\n" + "\n\n".join(functions) + "\n```\n\n" if functions else ""
-        for module in pkgutil.iter_modules(package.__path__):
-            name = f"{package.__name__}.{module.name}"
-            text += f"## {module.name}\n\n`{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n```\n\n"
+        start = f"{package.__name__}."
+        for name in sorted(m.name for m in pkgutil.walk_packages(package.__path__, start)):
+            title = name.removeprefix(start)
+            text += (
+                f"## {title}\n\n`{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n```\n\n"
+            )
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directive."""
     app.add_directive("public-names", PublicNames)
-    app.add_directive("wing", Wing)
+    app.add_directive("package", Package)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

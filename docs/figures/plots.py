@@ -35,8 +35,6 @@ if __name__ == "__main__":
     training = rp.Training(
         learning_starts=200,
         learning_rate=0.03,
-        learning_rate_decay=0.1,
-        decay_steps=2_000.0,
         target_update_interval=50,
     )
     options = {"discount": 1.0, "network": rp.Network(head="table"), "training": training}

@@ -29,6 +29,9 @@ ACTIONS: dict[str, list[Any]] = {
     "RiskyMountainCar": [np.ones(1, np.float32)] * 25 + [-np.ones(1, np.float32)] * 19,
     "MeanReversionTrading": [lambda seen: int(np.clip(10 - 12 * (seen[0] - 1), 0, 20))] * 8,
     "AmericanPut": [0] * 8,
+    "GuardedMaze": [3] * 5 + [0] * 5 + [1] * 4,
+    "PatrolledMaze": [1] * 4 + [3],
+    "AutonomousVehicle": [1, 0, 1, 1, 0, 1],
     "OptionHedging": [lambda seen: int(np.clip(10 + 160 * (seen[0] - 1), 0, 20))] * 16,
 }
 """The actions before the picture, or functions of the observation."""
