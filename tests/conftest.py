@@ -65,7 +65,10 @@ def x64() -> Iterator[None]:
 
 @pytest.fixture
 def as_users() -> Iterator[None]:
-    """Compile programs as users do, also where `make test` compiles them quickly: for tests about bits."""
+    """Compile with all optimisations, also where `make test` leaves most of them out: for tests about bits.
+
+    The flags of XLA that `make test` sets cannot be changed in a process; `make test-long` sets none.
+    """
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
     yield

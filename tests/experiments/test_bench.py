@@ -24,21 +24,10 @@ from riskpath.experiments.bench_suite import (
     hyperparameters,
 )
 from riskpath.mdp import policy_evaluation
+from tests.cli.conftest import NETWORK, TRAINING
 
 ROOT = Path(__file__).parents[2]
-TINY = rp.IQN(
-    rp.CVaR(0.1),
-    discount=1.0,
-    network=rp.Network(head="table"),
-    training=rp.Training(
-        learning_starts=40,
-        target_update_interval=10,
-        batch_size=4,
-        num_quantiles=4,
-        num_target_quantiles=4,
-        num_action_quantiles=4,
-    ),
-)
+TINY = rp.IQN(rp.CVaR(0.1), discount=1.0, network=NETWORK, training=TRAINING)
 
 
 def result(risk: str, values: list[float], reference: Reference, low: float = 0.0, high: float = 0.0) -> dict[str, Any]:
