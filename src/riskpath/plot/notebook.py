@@ -22,9 +22,8 @@ def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]], texts
     """Return a table in Markdown: the first `texts` columns hold text, the others numbers; by default all hold text."""
     left = len(headings) if texts is None else texts
     marks = ["---"] * left + ["---:"] * (len(headings) - left)
-    return "\n".join(
-        [f"| {' | '.join(headings)} |", f"|{'|'.join(marks)}|", *(f"| {' | '.join(row)} |" for row in rows)]
-    )
+    lines = [f"| {' | '.join(line)} |" for line in (headings, *rows)]
+    return "\n".join([lines[0], f"|{'|'.join(marks)}|", *lines[1:]])
 
 
 def _cell(value: Any) -> str:
