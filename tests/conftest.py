@@ -24,12 +24,13 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 SLOWEST = (
-    *("test_host_loop", "test_adaptive", "test_train", "test_docs", "test_brackets", "test_selection"),
-    *("test_run_commands", "test_losses", "test_solver", "test_observation_encoder", "test_checkpoint"),
-    *("test_predictor", "test_critics", "test_market", "test_actor_critic", "test_qrsrm", "test_exported_policy"),
-    *("test_agent", "test_evaluation", "test_extras", "test_demo"),
+    *("test_docs", "test_adaptive", "test_train", "test_host_loop", "test_selection", "test_critics"),
+    *("test_run_commands", "test_qrsrm", "test_losses", "test_brackets", "test_actor_critic", "test_gpu"),
+    *("test_agent", "test_exported_policy", "test_dsac", "test_checkpoint", "test_ppo", "test_predictor"),
+    *("test_observation_encoder", "test_dataset", "test_atom_agents", "test_units", "test_adaptive_ppo"),
+    *("test_extras", "test_market", "test_replay_buffer", "test_measures", "test_evaluation", "test_rivals"),
 )
-"""Files that take longest."""
+"""Files that take longest, the longest first."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -65,7 +66,10 @@ def x64() -> Iterator[None]:
 
 @pytest.fixture
 def as_users() -> Iterator[None]:
-    """Compile programs as users do, also where `make test` compiles them quickly: for tests about bits."""
+    """Compile with all optimisations, also where `make test` leaves most of them out: for tests about bits.
+
+    The flags of XLA that `make test` sets cannot be changed in a process; `make test-long` sets none.
+    """
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
     yield

@@ -22,7 +22,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *s
 REPEATED = [
     "docs/agents/adaptive-continuous.md",  # adaptive.md calls the same, tests/agents/test_adaptive.py trains this agent
     "docs/agents/adaptive-ppo.md",  # tests/agents/test_adaptive_ppo.py trains this agent
-    "docs/agents/adaptive.md",  # README trains this agent, tests/training/test_selection.py calls the same
+    "docs/agents/adaptive.md",  # tutorials/learn.md trains this agent, tests/training/test_selection.py calls the same
     "docs/concepts/exact-solvers.md",  # tests/mdp call every solver
     "docs/problems/american-put.md",  # tests/envs/test_market.py solves the same problem
     "docs/tutorials/gymnasium.md",  # guides/gymnasium.md and guides/evaluation.md call the same
@@ -33,8 +33,11 @@ REPEATED = [
 ]
 """Pages and examples that `make test` leaves out."""
 UNTRAINED = [
-    *(f"docs/guides/{name}.md" for name in ("evaluation", "gymnasium", "own-measure", "sweeps", "training")),
+    "README.md",  # tutorials/learn.md trains the same agent, and checks what it has learned
+    *(f"docs/guides/{name}.md" for name in ("data", "evaluation", "gymnasium", "own-measure", "serving", "sweeps")),
+    "docs/guides/training.md",
     *(f"docs/agents/{name}.md" for name in ("c51", "cvar-drl", "dsac", "iqn", "qrdqn", "qrsrm", "tql")),
+    *(f"docs/agents/{name}.md" for name in ("cvar-policy-gradient", "ppo", "return-capping", "wcpg")),
     "examples/learn_and_compare.py",
     "examples/save_and_resume.py",
 ]

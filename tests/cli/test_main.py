@@ -4,11 +4,13 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
 import pytest
 
 import riskpath as rp
-from riskpath.cli import commands, compilation_cache
+from riskpath.cli import commands
 from riskpath.cli.commands import COMMANDS
+from riskpath.cli.main import use_compilation_cache
 
 
 def test_version(cli):
@@ -118,11 +120,11 @@ def test_without_tyro_the_entry_point_says_what_to_install(cli, monkeypatch):
 def test_the_command_line_sets_the_compilation_cache_unless_the_user_did(cli, monkeypatch):
     fake = SimpleNamespace(jax_compilation_cache_dir=None)
     fake.update = lambda name, value: setattr(fake, name, value)
-    monkeypatch.setattr(compilation_cache.jax, "config", fake)
-    compilation_cache.use_compilation_cache()
+    monkeypatch.setattr(jax, "config", fake)
+    use_compilation_cache()
     assert fake.jax_compilation_cache_dir == str(Path.home() / ".cache" / "riskpath" / "xla")
     fake.jax_compilation_cache_dir = "/own"
-    compilation_cache.use_compilation_cache()
+    use_compilation_cache()
     assert fake.jax_compilation_cache_dir == "/own"
 
 

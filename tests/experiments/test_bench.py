@@ -1,5 +1,6 @@
 """The benchmark: scores, references, stored cells, tables and figures; one tiny training from end to end."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -24,21 +25,11 @@ from riskpath.experiments.bench_suite import (
     hyperparameters,
 )
 from riskpath.mdp import policy_evaluation
+from tests.cli.conftest import NETWORK, TRAINING
+from tests.conftest import without_training
 
 ROOT = Path(__file__).parents[2]
-TINY = rp.IQN(
-    rp.CVaR(0.1),
-    discount=1.0,
-    network=rp.Network(head="table"),
-    training=rp.Training(
-        learning_starts=40,
-        target_update_interval=10,
-        batch_size=4,
-        num_quantiles=4,
-        num_target_quantiles=4,
-        num_action_quantiles=4,
-    ),
-)
+TINY = rp.IQN(rp.CVaR(0.1), discount=1.0, network=NETWORK, training=TRAINING)
 
 
 def result(risk: str, values: list[float], reference: Reference, low: float = 0.0, high: float = 0.0) -> dict[str, Any]:
@@ -382,10 +373,9 @@ def test_a_number_of_quantiles_is_that_of_agents_by_name(monkeypatch):
 
 def test_a_tiny_benchmark_from_end_to_end(tmp_path, unchecked, monkeypatch):
     monkeypatch.setattr(bench_cells, "RESAMPLES", 20)
-    agents = {"tiny": TINY, "control": rp.IQN("mean", discount=1.0, network=TINY.network, training=TINY.training)}
     arguments: dict[str, Any] = {"risks": ["cvar:0.1", "cvar:0.5"], "seeds": 2, "steps": 80}
-    first = rp.bench(agents, rp.RiskyGrid(), **arguments, out=tmp_path)
-    stored, control = first.cells
+    first = rp.bench({"tiny": TINY}, rp.RiskyGrid(), **arguments, out=tmp_path)
+    (stored,) = first.cells
     run = rp.train(
         [rp.IQN(risk, discount=1.0, network=TINY.network, training=TINY.training) for risk in arguments["risks"]],
         rp.RiskyGrid(),
@@ -399,11 +389,14 @@ def test_a_tiny_benchmark_from_end_to_end(tmp_path, unchecked, monkeypatch):
     assert stored["steps"] == 80
     assert stored["versions"]["riskpath"] == rp.__version__
     assert json.loads((tmp_path / "cells" / "tiny-riskygrid-cvar.json").read_text()) == stored
-    assert [one["risk"] for one in control["results"]] == arguments["risks"]  # trained once, judged by both
-    assert control["results"][0]["values"] <= control["results"][1]["values"]
-    for row, one in zip(first.table(), [*stored["results"], *control["results"]], strict=True):
+    for row, one in zip(first.table(), stored["results"], strict=True):
         assert row["exact"]
         assert row["gap"] == pytest.approx(one["optimum"] - np.mean(one["values"]))
+    with without_training():
+        control = rp.bench({"control": dataclasses.replace(TINY, risk=rp.Mean())}, rp.RiskyGrid(), **arguments)
+    (judged,) = control.cells
+    assert [one["risk"] for one in judged["results"]] == arguments["risks"]  # trained once, judged by both
+    assert judged["results"][0]["values"] <= judged["results"][1]["values"]
 
     # Policies for a large problem are judged by episodes if they distinguish many situations; with the settings of a
     # small one they are the same.

@@ -9,20 +9,13 @@ import pytest
 import riskpath as rp
 from riskpath.experiments import grid_figures
 from riskpath.experiments import reproduce_grid as grid
+from tests.cli.conftest import NETWORK, TRAINING
 
 RESULTS = Path(__file__).parent.parent.parent / "results"
 
 
 def tiny(level: float) -> rp.IQN:
-    training = rp.Training(
-        learning_starts=40,
-        target_update_interval=10,
-        batch_size=4,
-        num_quantiles=4,
-        num_target_quantiles=4,
-        num_action_quantiles=4,
-    )
-    return rp.IQN(rp.CVaR(level), network=rp.Network(head="table"), training=training)
+    return rp.IQN(rp.CVaR(level), network=NETWORK, training=TRAINING)
 
 
 @pytest.fixture

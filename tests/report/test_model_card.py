@@ -3,13 +3,14 @@
 import pytest
 
 import riskpath as rp
+from tests.cli.conftest import NETWORK, TRAINING
 
 
 @pytest.fixture(scope="module")
 def run() -> rp.Run:
-    training = rp.Training(learning_starts=10, batch_size=4, target_update_interval=10)
-    agent = rp.IQN("cvar:0.1", discount=1.0, network=rp.Network(head="table"), training=training)
-    return rp.train(agent, "ThreeState", steps=40, seeds=2)
+    # tests/test_extras.py trains the same.
+    agent = rp.IQN("cvar:0.1", network=NETWORK, training=TRAINING)
+    return rp.train(agent, "ThreeState", steps=50, seeds=2)
 
 
 def test_a_pushed_folder_describes_itself_and_loads(run, tmp_path, unchecked):
@@ -21,7 +22,7 @@ def test_a_pushed_folder_describes_itself_and_loads(run, tmp_path, unchecked):
     assert card.startswith("---\nlibrary_name: riskpath\n")
     for line in (
         "# Mine",
-        "Trained for cvar:0.1 of the whole return, 40 steps, 2 seeds.",
+        "Trained for cvar:0.1 of the whole return, 50 steps, 2 seeds.",
         f"| riskpath | {rp.__version__} |",
         "| environment | ThreeState |",
         "| training.batch_size | 4 |",
@@ -32,7 +33,7 @@ def test_a_pushed_folder_describes_itself_and_loads(run, tmp_path, unchecked):
         assert f"| 0.05 | {worst:.5g} |" in card
         assert f"| 1 (mean) | {mean:.5g} |" in card
     again = rp.load(tmp_path)
-    assert (again.steps, again.seeds) == (40, 2)
+    assert (again.steps, again.seeds) == (50, 2)
     policy = rp.load_policy(tmp_path / "policy.zip")
     assert policy("s0")[0] == run.policy()("s0")[0]
 

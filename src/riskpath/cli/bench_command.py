@@ -9,9 +9,8 @@ from rich.console import Console
 
 from riskpath.cli.tables import table_of
 from riskpath.errors import RiskpathError
-from riskpath.experiments.bench import Bench
 from riskpath.experiments.bench import bench as run_bench
-from riskpath.experiments.bench_tables import SCORES, agents_of, tasks_of
+from riskpath.experiments.bench_tables import SCORES, about_task, agents_of, tasks_with
 from riskpath.validation import given
 
 SUITES = ("suite",)
@@ -62,8 +61,14 @@ def bench(
     if not result.cells:
         raise RiskpathError(f"all cells failed; {failed[0]}")
     console = Console()
-    for title, rows in _tables(result):
-        console.print(table_of(title, rows), highlight=False)
+    rows = result.table()
+    for score, title in SCORES.items():
+        lines = [
+            {**about_task(task), **{name: _score(task.get(name), score) for name in agents_of(rows)}}
+            for task in tasks_with(rows, score)
+        ]
+        if lines:
+            console.print(table_of(f"{title}: means over seeds", lines), highlight=False)
     written = result.save(folder)
     console.print(f"intervals and figures are in {', '.join(map(str, written))}", highlight=False)
     if failed:
@@ -81,22 +86,8 @@ def _command(options: dict[str, Any], quick: bool) -> str:
     return shlex.join([*words, *(["--quick"] if quick else [])])
 
 
-def _tables(result: Bench) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return both scores as rows for the terminal, which is too narrow for the intervals."""
-    rows, tables = result.table(), []
-    for score, title in SCORES.items():
-        lines = []
-        for task in tasks_of(rows):
-            first = next(iter(task.values()))
-            agents = {name: _score(task.get(name), score) for name in agents_of(rows)}
-            if any(row[score] is not None for row in task.values()):
-                lines.append({"problem": first["problem"], "measure": first["risk"], **agents})
-        if lines:
-            tables.append((f"{title}: means over seeds", lines))
-    return tables
-
-
 def _score(row: dict[str, Any] | None, score: str) -> str:
+    """Return a score without its interval, for which the terminal is too narrow."""
     if row is None or row[score] is None:
         return "–"
     return f"{row[score]:z.2f}" if score == "share" else f"{row[score]:.3g}"

@@ -1,6 +1,6 @@
 """The commands, one function each: their arguments and docstrings are the command line and its help."""
 
-import json as json_module
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ from riskpath.cli.run_commands import evaluate, export, push, resume, train
 from riskpath.cli.run_folder import SavedRun
 from riskpath.cli.serve_command import serve
 from riskpath.cli.sweep_command import sweep
-from riskpath.cli.tables import solution_table, solve_all, table_of
+from riskpath.cli.tables import print_json, solution_table, solve_all, table_of
 from riskpath.envs import make
 from riskpath.errors import RiskpathError
 from riskpath.mdp.exact.frontier import LEVELS
@@ -27,7 +27,6 @@ from riskpath.risk.compose import BY_NAME as MEASURES
 from riskpath.risk.compose import parse_risk, text_of
 from riskpath.risk.floors import read_floor
 from riskpath.training.progress import counting, working
-from riskpath.training.run import Run
 from riskpath.validation import given, require_counts
 
 
@@ -59,8 +58,10 @@ def solve(
         floors = {str(floored): least for floored, least in pairs}
         with counting(f"solving {target.name}") as progress:
             found = exact_solve(target, measure, subject_to=floors, progress=progress)
-        shown = {"problem": problem, "discount": discount, "subject_to": floors, **found.to_json()} if json else None
-        print(found.describe() if shown is None else json_module.dumps(shown, indent=2), flush=True)
+        if json:
+            print_json({"problem": problem, "discount": discount, "subject_to": floors, **found.to_json()})
+        else:
+            print(found.describe(), flush=True)
         return
     with counting(f"solving {target.name}") as progress:
         answers = solve_all(target, measure, randomised, progress)
@@ -68,7 +69,7 @@ def solve(
         record: dict[str, Any] = {"problem": problem, "risk": str(measure), "discount": discount}
         for policies, answer in answers.items():
             record[policies] = {"error": str(answer)} if isinstance(answer, RiskpathError) else answer.to_json()
-        print(json_module.dumps(record, indent=2), flush=True)
+        print_json(record)
     else:
         Console().print(solution_table(target, measure, answers))
 
@@ -99,46 +100,31 @@ def frontier(
         json: Print JSON for other programs instead of a table; draw only if --out is given.
     """
     require_counts(**given(episodes=episodes))
-    if problem not in ENVIRONMENTS and Path(problem).is_dir():
-        saved = SavedRun(Path(problem))
-        found = saved.load(saved.named_environment(env, set))
-        _learned_frontier(Path(problem), found, levels, episodes, out, json)
-        return
-    if env is not None:
-        raise RiskpathError(f"--env is the environment of a saved run, and there is no folder {problem}")
-    target = _exact_problem(problem, set, discount)
-    with counting(f"solving {target.name}") as progress:
-        found = exact_frontier(target, levels, progress=progress)
-        rows = found.rows()
-    if json:
-        print(json_module.dumps(found.to_json(), indent=2), flush=True)
-    else:
-        title = f"{target.name}, discount {target.discount:g}: the best CVaR of the whole return at every level"
-        Console().print(table_of(title, [{key: f"{value:.6g}" for key, value in row.items()} for row in rows]))
-    if out is not None or not json:
-        from riskpath.plot import save  # matplotlib is slow to import
-
-        written = save(found.plot(label=target.name).figure, out or Path(f"frontier-{problem}.png"))
-        if not json:
-            print(f"the figure is in {written}")
-
-
-def _learned_frontier(
-    folder: Path, run: Run, levels: tuple[float, ...], episodes: int | None, out: Path | None, json: bool
-) -> None:
-    """Print and draw the frontier of a saved run."""
-    with working("rolling out the policies of all levels"):
-        found = run.frontier(levels, episodes)
-    rows = found.rows()
-    if json:
-        print(json_module.dumps({"run": str(folder), "steps": run.steps, "rows": rows}, indent=2), flush=True)
-    else:
+    if problem not in ENVIRONMENTS and (folder := Path(problem)).is_dir():
+        saved = SavedRun(folder)
+        run = saved.load(saved.named_environment(env, set))
+        with working("rolling out the policies of all levels"):
+            found = run.frontier(levels, episodes)
+        draw, rows, name = found.plot, found.rows(), folder.resolve().name
         title = f"{folder} after {run.steps:,} steps: medians of {run.seeds} seeds, one training for all levels"
+        record: Any = {"run": str(folder), "steps": run.steps, "rows": rows}
+    elif env is not None:
+        raise RiskpathError(f"--env is the environment of a saved run, and there is no folder {problem}")
+    else:
+        target = _exact_problem(problem, set, discount)
+        with counting(f"solving {target.name}") as progress:
+            best = exact_frontier(target, levels, progress=progress)
+            draw, rows, name = functools.partial(best.plot, label=target.name), best.rows(), problem
+        title = f"{target.name}, discount {target.discount:g}: the best CVaR of the whole return at every level"
+        record = best.to_json() if json else {}
+    if json:
+        print_json(record)
+    else:
         Console().print(table_of(title, [{key: f"{value:.6g}" for key, value in row.items()} for row in rows]))
     if out is not None or not json:
         from riskpath.plot import save  # matplotlib is slow to import
 
-        written = save(found.plot().figure, out or Path(f"frontier-{folder.resolve().name}.png"))
+        written = save(draw().figure, out or Path(f"frontier-{name}.png"))
         if not json:
             print(f"the figure is in {written}")
 

@@ -5,13 +5,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NoReturn
 
 from riskpath.errors import RiskpathError
+from riskpath.extras import EXTRAS
 from riskpath.version import __version__
-
-EXTRAS = {"tyro": "cli", "rich": "cli", "matplotlib": "plot", "gymnasium": "gymnasium"}
-"""Optional packages, and the extra of riskpath that installs each one."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -28,21 +27,33 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt as stop:
         _fail(str(stop) or "interrupted", status=130)
     except ModuleNotFoundError as error:
-        if error.name not in EXTRAS:
+        extra = next((extra for extra, packages in EXTRAS.items() if error.name in packages), None)
+        if extra is None:
             raise
-        _fail(f"{error.name} is not installed: pip install 'riskpath[{EXTRAS[error.name]}]'")
+        _fail(f"{error.name} is not installed: pip install 'riskpath[{extra}]'")
     except BrokenPipeError:  # the reader of our output has closed it, for example `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _read(arguments: list[str]) -> Callable[[], None]:
     """Return the command and its arguments from the command line."""
-    from riskpath.cli.compilation_cache import use_compilation_cache  # the imports take seconds
-    from riskpath.cli.parser import parse
+    from riskpath.cli.parser import parse  # the imports take seconds
 
     command = parse(arguments)
     use_compilation_cache()
     return command
+
+
+def use_compilation_cache() -> None:
+    """Keep compiled programs on disk, so that only the first run of each kind compiles.
+
+    A folder that the user has set, for example by JAX_COMPILATION_CACHE_DIR, is left as it is.
+    """
+    import jax
+
+    if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
+        jax.config.update("jax_compilation_cache_dir", str(Path.home() / ".cache" / "riskpath" / "xla"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ file becomes default values, and options that tyro does not know come back as a 
 """
 
 import contextlib
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -91,14 +92,14 @@ def _train_defaults(arguments: list[str]) -> TrainOptions:
 
 def _option_names(command: str, defaults: TrainOptions) -> list[str]:
     """Return the options of a command in their short form."""
-    if command == "train":
-        names = [name for name in TrainOptions.__dataclass_fields__ if name != "fields"]
-        return [_as_option(name) for name in names] + agent_options(defaults.fields)
-    return [_as_option(name) for name in inspect.signature(COMMANDS[command]).parameters] if command in COMMANDS else []
-
-
-def _as_option(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    if command not in COMMANDS:
+        return []
+    names: list[str] = []
+    for name, parameter in inspect.signature(COMMANDS[command]).parameters.items():
+        parts = defaults if command == "train" else parameter.default
+        names += parts.__dataclass_fields__ if dataclasses.is_dataclass(parts) else [name]
+    options = ["--" + name.replace("_", "-") for name in names if name != "fields"]
+    return options + (agent_options(defaults.fields) if command == "train" else [])
 
 
 def unknown_line(unknown: list[str], known: list[str]) -> str:

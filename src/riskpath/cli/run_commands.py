@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-import json as json_module
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ from riskpath.cli.config_file import assignments, write_options
 from riskpath.cli.environments import ENVIRONMENTS, make_environment
 from riskpath.cli.options import TrainOptions
 from riskpath.cli.run_folder import CONFIG, LOG, RESULT, RUN, SavedRun, prepare_folder
-from riskpath.cli.tables import lane_records, lanes_table, table_of
+from riskpath.cli.tables import lane_records, lanes_table, print_json, table_of
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.evaluation import Evaluation
 from riskpath.experiments.records import header, write_json
@@ -120,7 +120,7 @@ def evaluate(
     if json:
         figures = [{**dataclasses.asdict(row.pop("value")), **row} for row in rows]
         record = {"run": str(run), "steps": found.steps, "seeds": found.seeds, "episodes": episodes}
-        print(json_module.dumps({**record, "figures": figures}, indent=2))
+        print_json({**record, "figures": figures})
     else:
         policies = ", ".join(dict.fromkeys(str(agent.risk) for agent in found.agents))
         title = (
@@ -247,7 +247,7 @@ def _report(run: Run, problem: Any, what: str, seconds: float, out: Path | None)
     for agent, lanes in zip(run.agents, settings, strict=True):
         console.print(lanes_table(title, agent.risk, lanes))
     if out is not None:
-        config = json_module.loads((out / CONFIG).read_text())
+        config = json.loads((out / CONFIG).read_text())
         record = {**header("riskpath train", seconds), "config": config, "steps": run.steps}
         write_json(out / RESULT, {**record, "lanes": settings[0], "curve": run.curve})
         console.print(f"written: {out / RESULT}", highlight=False)

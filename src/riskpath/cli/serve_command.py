@@ -17,13 +17,7 @@ def serve(
     policies: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[NAME=]FILE")],
     host: str = "127.0.0.1",
     port: int = 8000,
-    episodes: int = DEFAULT.episodes,
-    episode_seconds: float = DEFAULT.episode_seconds,
-    request_seconds: float = DEFAULT.request_seconds,
-    connections: int = DEFAULT.connections,
-    body_bytes: int | None = DEFAULT.body_bytes,
-    batch: int = DEFAULT.batch,
-    stop_seconds: float = DEFAULT.stop_seconds,
+    limits: Annotated[Limits, tyro.conf.arg(name="")] = DEFAULT,
 ) -> None:
     """Serve exported policies over HTTP; the address itself describes what it answers.
 
@@ -33,23 +27,8 @@ def serve(
         policies: Files that `riskpath export` wrote; NAME= gives another name than that of the file.
         host: The address to listen at; 0.0.0.0 for all of this machine.
         port: The port; 0 for any that is free.
-        episodes: Episodes of each policy at the same time.
-        episode_seconds: An episode without a request for this time expires.
-        request_seconds: A request must have arrived within this time.
-        connections: Connections at the same time.
-        body_bytes: The longest body of a request; by default what an observation can take.
-        batch: Requests that are answered by one call of a policy.
-        stop_seconds: How long a stop waits for the requests that have arrived.
+        limits: What clients may hold, send and wait for.
     """
-    limits = Limits(
-        episodes=episodes,
-        episode_seconds=episode_seconds,
-        request_seconds=request_seconds,
-        connections=connections,
-        body_bytes=body_bytes,
-        batch=batch,
-        stop_seconds=stop_seconds,
-    )
     server, console = PolicyServer(_named(policies), host, port, limits), Console()
     server.listen()
     names = ", ".join(server.policies)

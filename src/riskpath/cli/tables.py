@@ -1,5 +1,6 @@
 """Exact and learned results as tables for the terminal."""
 
+import json
 from typing import Any
 
 from rich.table import Table
@@ -25,8 +26,6 @@ CLASSES: dict[PolicyClass, str] = {
     "history": "sees states and actions (Trajectory Q-Learning)",
     "adaptive": "sees the return so far",
 }
-
-
 Answer = Solution | GridSolution | RiskpathError
 
 
@@ -60,6 +59,11 @@ def solution_table(problem: FiniteMDP | GridProblem, risk: RiskMeasure, answers:
             words = answer.decisions() if len(answer.components) < 2 else answer.describe().splitlines()[1:-1]
             table.add_row(policies, f"{answer.value:.6g}", "\n".join(words), answer.report, end_section=True)
     return table
+
+
+def print_json(record: Any) -> None:
+    """Print data as JSON for other programs."""
+    print(json.dumps(record, indent=2), flush=True)
 
 
 def table_of(title: str, rows: list[dict[str, Any]]) -> Table:
@@ -100,11 +104,9 @@ def _in_words(run: Run, seed: int, setting: int, problem: Any) -> str:
     policy, environment = run.policy(seed, setting), run.environments[setting]
     if isinstance(problem, RiskyGrid):
         return problem.path(policy)
-    return (
-        "\n".join(describe_policy(environment.mdp(), policy, LINES, SITUATIONS))
-        if isinstance(environment, FiniteEnvironment)
-        else ""
-    )
+    if isinstance(environment, FiniteEnvironment):
+        return "\n".join(describe_policy(environment.mdp(), policy, LINES, SITUATIONS))
+    return ""
 
 
 def lanes_table(title: str, risk: RiskMeasure, lanes: list[dict[str, Any]]) -> Table:

@@ -146,6 +146,12 @@ def _redraw(
     return estimates
 
 
+def exact_interval(values: Float[np.ndarray, " S"], resamples: int = 1_000, confidence: float = 0.95) -> Interval:
+    """Return the mean over seeds of exact values, with its interval: only seeds are resampled."""
+    bootstrap = Bootstrap(confidence, resamples, 0)
+    return bootstrap.intervals(bootstrap(values[:, None], np.ones((1, 1))))[0]
+
+
 def risk_weights(risk: DistortionMeasure, episodes: int) -> Float[np.ndarray, "N 1"]:
     """Return wᵣ = h(r/N) − h((r−1)/N), with which β of a sorted sample is a weighted sum."""
     h = np.asarray(risk.weight(np.arange(1, episodes + 1) / episodes), np.float64)

@@ -17,8 +17,8 @@ import jax
 
 from riskpath.agents.agent import Agent
 from riskpath.errors import RiskpathError
-from riskpath.evaluation.bootstrap import Bootstrap
-from riskpath.experiments.bench_scores import CONFIDENCE, RESAMPLES, exact_interval
+from riskpath.evaluation.bootstrap import exact_interval
+from riskpath.experiments.bench_scores import CONFIDENCE, RESAMPLES
 from riskpath.experiments.bench_suite import BenchProblem, Entrant, hyperparameters
 from riskpath.experiments.records import write_json
 from riskpath.risk.compose import BY_NAME, parse_risk
@@ -124,12 +124,9 @@ class Cell:
         found = run.measure(self.settings["episodes"], EVALUATION_SEED, situations)
         values = [found.values(parse_risk(risk))[setting] for setting, risk in pairs]
         if found.sample is None:
-            intervals = [exact_interval(one) for one in values]
+            intervals = [exact_interval(one, RESAMPLES, CONFIDENCE) for one in values]
         else:
-            bootstrap = Bootstrap(CONFIDENCE, RESAMPLES, 0)
-            chosen = [found.sample[setting] for setting, _ in pairs]
-            resampled = [one.resample(risk, False, bootstrap)[0] for one, risk in zip(chosen, self.risks, strict=True)]
-            intervals = [bootstrap.intervals(one)[0] for one in resampled]
+            intervals = [found.sample[s].risk(r, confidence=CONFIDENCE, resamples=RESAMPLES)[0] for s, r in pairs]
         return [
             {
                 "risk": risk,

@@ -6,7 +6,7 @@ import numpy as np
 
 from riskpath.errors import RiskpathError
 from riskpath.experiments.bench_scores import LEVELS, profile, shares_by_agent
-from riskpath.experiments.bench_tables import agents_of, tasks_of
+from riskpath.experiments.bench_tables import about_task, agents_of, tasks_of
 from riskpath.plot.style import EXACT, as_axes, figure_class, finish, pick_colours
 
 WORST, BEST = -1.0, 1.0
@@ -18,18 +18,19 @@ def heat_map(rows: list[dict[str, Any]], ax: Any = None) -> Any:
 
     Where there is no share, the cell is grey and shows the gap. A dash means that it was not trained.
     """
-    _require_rows(rows)
+    if not rows:
+        raise RiskpathError("a heat map needs at least one finished cell")
     agents, tasks = agents_of(rows), tasks_of(rows)
-    ax = ax or _tall_axes(len(agents), len(tasks))
+    if ax is None:  # a figure that is as large as its cells need
+        size = (3.6 + 0.85 * len(agents), max(2.6, 1.2 + 0.26 * len(tasks)))
+        ax = figure_class()(figsize=size, layout="constrained").subplots()
     shares = np.full((len(tasks), len(agents)), np.nan)
     for place, task in enumerate(tasks):
         for column, agent in enumerate(agents):
             if agent in task:
                 _write(ax, column, place, task[agent])
-                share = task[agent]["share"]
-                shares[place, column] = np.nan if share is None else share
-                if share is None:
-                    ax.add_patch(_patch(column, place))
+                if task[agent]["share"] is not None:
+                    shares[place, column] = task[agent]["share"]
             else:
                 ax.text(column, place, "–", ha="center", va="center", fontsize=7, color="#999999")
     image = ax.imshow(shares, cmap="RdBu", vmin=WORST, vmax=BEST, aspect="auto")
@@ -37,7 +38,7 @@ def heat_map(rows: list[dict[str, Any]], ax: Any = None) -> Any:
     ax.set_yticks(range(len(tasks)), _labels(tasks))
     ax.tick_params(length=0, labelsize=8, top=True, labeltop=True, bottom=False, labelbottom=False)
     for place in range(1, len(tasks)):
-        if _problem(tasks[place]) != _problem(tasks[place - 1]):
+        if about_task(tasks[place])["problem"] != about_task(tasks[place - 1])["problem"]:
             ax.axhline(place - 0.5, color="white", linewidth=3)
     ax.spines[:].set_visible(False)
     bar = ax.figure.colorbar(image, ax=ax, shrink=min(1.0, 6 / len(tasks)), pad=0.02)
@@ -66,42 +67,24 @@ def profiles(cells: list[dict[str, Any]], ax: Any = None) -> Any:
     return finish(ax, "share of the optimum's advantage", "part of the runs with at least this share")
 
 
-def _require_rows(rows: list[dict[str, Any]]) -> None:
-    if not rows:
-        raise RiskpathError("a heat map needs at least one finished cell")
-
-
-def _tall_axes(columns: int, rows: int) -> Any:
-    """Return axes of a new figure that is as large as its cells need."""
-    figure = figure_class()(figsize=(3.6 + 0.85 * columns, max(2.6, 1.2 + 0.26 * rows)), layout="constrained")
-    return figure.subplots()
-
-
 def _write(ax: Any, column: int, place: int, row: dict[str, Any]) -> None:
-    """Write a share, or the gap where there is none."""
-    share = row["share"]
-    if share is None:
-        text, colour = f"gap {row['gap']:.3g}", "#555555"
-    else:
-        text, colour = f"{share:z.2f}", "white" if abs(np.clip(share, WORST, BEST)) > 0.65 else "black"
-    ax.text(column, place, text.replace("-", "−"), ha="center", va="center", fontsize=7, color=colour)
-
-
-def _patch(column: int, place: int) -> Any:
+    """Write a share, or on grey the gap where there is none."""
     from matplotlib.patches import Rectangle
 
-    return Rectangle((column - 0.5, place - 0.5), 1, 1, color="#eeeeee", linewidth=0)
-
-
-def _problem(task: dict[str, dict[str, Any]]) -> str:
-    return next(iter(task.values()))["problem"]
+    if row["share"] is None:
+        ax.add_patch(Rectangle((column - 0.5, place - 0.5), 1, 1, color="#eeeeee", linewidth=0))
+        text, colour = f"gap {row['gap']:.3g}", "#555555"
+    else:
+        dark = abs(np.clip(row["share"], WORST, BEST)) > 0.65
+        text, colour = f"{row['share']:z.2f}", "white" if dark else "black"
+    ax.text(column, place, text.replace("-", "−"), ha="center", va="center", fontsize=7, color=colour)
 
 
 def _labels(tasks: list[dict[str, dict[str, Any]]]) -> list[str]:
     """Return the measure of each row, with the problem at its first one."""
     labels, before = [], ""
     for task in tasks:
-        problem, risk = _problem(task), next(iter(task.values()))["risk"]
+        problem, risk = about_task(task).values()
         labels.append(risk if problem == before else f"{problem}   {risk}")
         before = problem
     return labels

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riskpath.evaluation.bootstrap import Bootstrap, Interval
 from riskpath.experiments.bench_references import Reference
 
 ADVANTAGE = 0.05
@@ -41,12 +40,6 @@ def _gap(value: float, reference: Reference) -> float:
     """Return the gap to the optimum; 0 where it is a rounding error."""
     gap = reference.optimum - value
     return gap if abs(gap) > ROUNDING * max(1.0, abs(reference.optimum)) else 0.0
-
-
-def exact_interval(values: Float[np.ndarray, " S"]) -> Interval:
-    """Return the mean over seeds of exact values, with its interval: only seeds are resampled."""
-    bootstrap = Bootstrap(CONFIDENCE, RESAMPLES, 0)
-    return bootstrap.intervals(bootstrap(values[:, None], np.ones((1, 1))))[0]
 
 
 def rows(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from riskpath.evaluation.bootstrap import Interval
 from riskpath.experiments.bench_scores import CONFIDENCE
+from riskpath.plot.notebook import markdown_table
 
 SCORES = {"share": "Share of the optimum's advantage", "gap": "Gap to the optimum"}
 """The scores and the titles of their tables."""
@@ -13,8 +14,7 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     """Return a table of each score; tasks without a share are only in the table of gaps."""
     parts = []
     for score, title in SCORES.items():
-        tasks = [task for task in tasks_of(rows) if any(row[score] is not None for row in task.values())]
-        if tasks:
+        if tasks := tasks_with(rows, score):
             parts.append(f"## {title}\n\n{_table(tasks, agents_of(rows), score)}\n")
     return "\n".join(parts)
 
@@ -34,15 +34,25 @@ def tasks_of(rows: list[dict[str, Any]]) -> list[dict[str, dict[str, Any]]]:
     return list(tasks.values())
 
 
+def tasks_with(rows: list[dict[str, Any]], score: str) -> list[dict[str, dict[str, Any]]]:
+    """Return the tasks for which an agent has a score."""
+    return [task for task in tasks_of(rows) if any(row[score] is not None for row in task.values())]
+
+
+def about_task(task: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Return the problem and the measure of a task."""
+    first = next(iter(task.values()))
+    return {"problem": first["problem"], "measure": first["risk"]}
+
+
 def _table(tasks: list[dict[str, dict[str, Any]]], agents: list[str], score: str) -> str:
-    headings = ["problem", "measure", "mean-optimal", "optimum", *agents]
-    lines = [f"| {' | '.join(headings)} |", f"|---|---|{'---:|' * (len(headings) - 2)}"]
+    rows = []
     for task in tasks:
         first = next(iter(task.values()))
         numbers = [f"{first['mean_optimal']:.5g}", f"{first['optimum']:.5g}"]
         numbers += [score_text(task[agent], score) if agent in task else "" for agent in agents]
-        lines.append(f"| {first['problem']} | {first['risk']} | {' | '.join(numbers).replace('-', '−')} |")
-    return "\n".join(lines)
+        rows.append([*about_task(task).values(), *(number.replace("-", "−") for number in numbers)])
+    return markdown_table(["problem", "measure", "mean-optimal", "optimum", *agents], rows, texts=2)
 
 
 def score_text(row: dict[str, Any], score: str) -> str:

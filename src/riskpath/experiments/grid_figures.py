@@ -105,8 +105,7 @@ def paths_table(result: dict[str, Any]) -> str:
         "Colours at the three forks; (Y|B) where the colour depends on earlier rewards. Counts over seeds.",
     ]
     for risk in LEVELS:
-        lanes = {agent: _lanes(result, agent, risk) for agent in AGENTS}
-        lanes = {agent: listed for agent, listed in lanes.items() if listed}
+        lanes = _by_agent(result, risk)
         if not lanes:
             continue
         lines += ["", f"## {risk}", "", "| steps | " + " | ".join(lanes) + " |", "|---:|" + "---|" * len(lanes)]

@@ -17,6 +17,7 @@ from riskpath.experiments.reproduce_mountain_car import (
 )
 from riskpath.files import write_file
 from riskpath.plot import COLOURS, EXACT, panels, save, seeds_curve
+from riskpath.plot.notebook import markdown_table
 
 PUBLISHED = {"iqtd3": "IQTD3", "tql": "TQL joint"}
 
@@ -38,9 +39,8 @@ def tables(result: dict[str, Any]) -> str:
         text += f"\n**The control.** {comparison}\n"
     for title, figure in (("Discounted, γ = 0.99", "beta"), ("Undiscounted", "beta_undiscounted")):
         rows = summary(result, figure)
-        text += f"\n## {title}\n\n| " + " | ".join(rows[0]) + " |\n" + "|---" * len(rows[0]) + "|\n"
-        for row in rows:
-            text += "| " + " | ".join(_cell(value) for value in row.values()) + " |\n"
+        table = markdown_table([*rows[0]], ([_cell(value) for value in row.values()] for row in rows))
+        text += f"\n## {title}\n\n{table}\n"
     return text
 
 

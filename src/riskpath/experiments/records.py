@@ -9,6 +9,11 @@ import jax
 from riskpath.files import write_json as write_json
 
 
+def command_of(experiment: str, quick: bool, seeds: int | None = None) -> str:
+    """Return the command of an experiment; `seeds` is None for its usual number."""
+    return f"riskpath reproduce {experiment}{' --quick' if quick else ''}" + (f" --seeds {seeds}" if seeds else "")
+
+
 def header(command: str, seconds: float) -> dict[str, Any]:
     """Return the command, the device and the time behind a result."""
     return {"command": command, "device": jax.devices()[0].device_kind, "seconds": round(seconds, 1)}

@@ -19,7 +19,7 @@ from riskpath.agents.cvar_drl import CVaRDRL
 from riskpath.agents.iqn import IQN
 from riskpath.agents.tql import TQL
 from riskpath.envs.risky_grid import RiskyGrid
-from riskpath.experiments.records import earlier, header, write_json
+from riskpath.experiments.records import command_of, earlier, header, write_json
 from riskpath.mdp.solve import solve
 from riskpath.nn.network import Network
 from riskpath.risk.compose import parse_risk
@@ -99,7 +99,7 @@ def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, only: str = "",
     Programs that are in that file already, from the same command, are not trained again, so an interruption loses one
     program at most.
     """
-    command = "riskpath reproduce grid" + (" --quick" if quick else "") + (f" --seeds {seeds}" if seeds != 8 else "")
+    command = command_of("grid", quick, seeds if seeds != 8 else None)
     result = earlier(out / "grid.json", command)
     records, spent = result["records"], result["seconds"]
     done = {(r["agent"], r["risk"], r["grid"]) for r in records}

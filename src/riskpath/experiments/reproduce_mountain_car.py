@@ -24,7 +24,7 @@ from riskpath.agents.iqtd3 import IQTD3
 from riskpath.agents.tql_continuous import TQLContinuous
 from riskpath.envs.mountain_car import RiskyMountainCar
 from riskpath.errors import RiskpathError
-from riskpath.experiments.records import earlier, header, write_json
+from riskpath.experiments.records import command_of, earlier, header, write_json
 from riskpath.nn.network import Network
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.measures import Mean, RiskMeasure
@@ -136,9 +136,7 @@ def reproduce(
     device. Cells that are in there already, from the same command, are not trained again. `ray` is the address of a Ray
     cluster on which programs are run. Ctrl-C is a KeyboardInterrupt, after which the same call goes on.
     """
-    command = (
-        "riskpath reproduce mountain-car" + (" --quick" if quick else "") + (f" --seeds {seeds}" if seeds != 6 else "")
-    )
+    command = command_of("mountain-car", quick, seeds if seeds != 6 else None)
     cells = cells or ([(0.5, "cvar:0.25")] if quick else [(c, m) for c in WEIGHTS for m in MEASURES])
     steps = steps or (80_000 if quick else 200_000)
     result, worker = earlier(out / "mountain_car_run.json", command), engine(ray)
@@ -206,15 +204,14 @@ def _judge(
 ) -> tuple[list[list[list[float]]], list[list[list[float]]]]:
     """Return discounted and undiscounted β of every lane, [setting][measure][seed]; episodes have up to 999 steps."""
     sample = run.evaluate(episodes, seed=seed, env=[RiskyMountainCar(c) for c, _ in group])
-    both = []
-    for returns in (sample.discounted, sample.returns):
-        both.append(
-            [
-                [[round(float(parse_risk(m).value(lane)), 4) for lane in returns[setting]] for m in measures]
-                for setting, measures in enumerate(judged)
-            ]
-        )
-    return both[0], both[1]
+
+    def values(returns: np.ndarray) -> list[list[list[float]]]:
+        return [
+            [[round(float(parse_risk(m).value(lane)), 4) for lane in lanes] for m in measures]
+            for lanes, measures in zip(returns, judged, strict=True)
+        ]
+
+    return values(sample.discounted), values(sample.returns)
 
 
 def _records(name: str, run: Run, group: list[Cell], judged: list[list[str]]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from riskpath.agents.config import EpsilonGreedy, Training
 from riskpath.agents.iqn import IQN
 from riskpath.agents.tql import TQL
 from riskpath.envs.three_state import ThreeState
-from riskpath.experiments.records import header, write_json
+from riskpath.experiments.records import command_of, header, write_json
 from riskpath.mdp import operators
 from riskpath.mdp.law import Law
 from riskpath.nn.network import Network
@@ -70,7 +70,7 @@ def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, show: Any = pri
             policies.append({"agent": name, "seed": seed, "actions": _actions(run, seed), "value": float(value)})
         show(f"{name}: {[' '.join(p['actions']) for p in policies if p['agent'] == name]}")
     result = {
-        **header("riskpath reproduce three-state" + (" --quick" if quick else ""), time.monotonic() - began),
+        **header(command_of("three-state", quick), time.monotonic() - began),
         "risk": str(RISK),
         "first_figure": first_figure(),
         "policies": policies,

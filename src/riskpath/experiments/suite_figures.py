@@ -9,6 +9,7 @@ import numpy as np
 from riskpath.files import write_file
 from riskpath.mdp.law import Law
 from riskpath.plot import panels, plot_frontier, plot_law, save
+from riskpath.plot.notebook import markdown_table
 from riskpath.plot.style import BLUE, GREEN, GREY, PINK, VERMILION
 
 CLASSES = ("mean-optimal", "markov", "history", "adaptive", "randomised")
@@ -70,10 +71,9 @@ def markdown(record: dict[str, Any]) -> str:
     """Return the table of one problem: a row for each measure, a column for each class of policies."""
     cells = {(cell["risk"], cell["policies"]): cell for cell in record["cells"]}
     columns = [name for name in CLASSES if any(policies == name for _, policies in cells)]
-    lines = [f"| measure | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
-    for risk in dict.fromkeys(cell["risk"] for cell in record["cells"]):
-        lines.append(f"| {risk} | {' | '.join(_text(cells.get((risk, name))) for name in columns)} |")
-    return "\n".join(lines)
+    risks = dict.fromkeys(cell["risk"] for cell in record["cells"])
+    rows = ([risk, *(_text(cells.get((risk, name))) for name in columns)] for risk in risks)
+    return markdown_table(["measure", *columns], rows, texts=1)
 
 
 def insert(page: Path, record: dict[str, Any], picture: str) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 import riskpath.envs as envs
 from riskpath.errors import RiskpathError
-from riskpath.experiments.records import earlier, header, write_json
+from riskpath.experiments.records import command_of, earlier, header, write_json
 from riskpath.mdp.grid.problem import GridProblem
 from riskpath.mdp.grid.solution import GridSolution
 from riskpath.mdp.law import Law
@@ -73,7 +73,7 @@ def reproduce(
     out: Path, *, quick: bool = False, seeds: int = 1, show: Callable[[str], Any] = print, only: str = ""
 ) -> dict[str, Any]:
     """Solve every problem that is not in the file of results yet; `seeds` is not used."""
-    command = f"riskpath reproduce suite-optima{' --quick' if quick else ''}"
+    command = command_of("suite-optima", quick)
     path = out / FILE
     result = earlier(path, command)
     done = {record["problem"] for record in (*result["records"], *result.get("long", []))}

@@ -29,9 +29,7 @@ def plot_frontier(
         raise RiskpathError(
             f"levels, values and means must be lists of one length, got shapes {eta.shape}, {y.shape}, {x.shape}"
         )
-    ax = as_axes(ax)
-    colour = style.pop("color", None) or pick_colours(ax, [label])[0]
-    ax.plot(x, y, color=colour, label=label, **{"marker": "o", "markersize": 3.5, "linewidth": 1.2, **style})
+    ax, _ = _line(ax, x, y, label, style)
     for index in np.unique(np.linspace(0, eta.size - 1, min(LABELLED, eta.size)).astype(int)):
         ax.annotate(f"{eta[index]:g}", (x[index], y[index]), xytext=(5, -9), textcoords="offset points", fontsize=7)
     return finish(ax, "mean return", "CVaR at the level beside the point")
@@ -61,9 +59,7 @@ def plot_floors(
     x, y = (np.asarray(numbers, float) for numbers in (values, means))
     if x.shape != y.shape or x.ndim != 1 or not x.size:
         raise RiskpathError(f"values and means must be lists of one length, got shapes {x.shape}, {y.shape}")
-    ax = as_axes(ax)
-    colour = style.pop("color", None) or pick_colours(ax, [label])[0]
-    ax.plot(x, y, color=colour, label=label, **{"marker": "o", "markersize": 3.5, "linewidth": 1.2, **style})
+    ax, colour = _line(ax, x, y, label, style)
     if floor is not None:
         ax.axvline(floor, color=colour, linestyle="--", linewidth=1.0)
         if x.min() <= floor <= x.max():
@@ -71,3 +67,11 @@ def plot_floors(
             ax.plot([floor], [mean], marker="o", markersize=8, markerfacecolor="none", color=colour)
             ax.annotate(f"{mean:.4g}", (floor, mean), xytext=(7, 5), textcoords="offset points", fontsize=8)
     return finish(ax, f"{risk} of the whole return", "mean return")
+
+
+def _line(ax: Axes | None, x: np.ndarray, y: np.ndarray, label: str | None, style: dict[str, Any]) -> tuple[Axes, Any]:
+    """Draw points that a line joins; return the axes and the colour."""
+    ax = as_axes(ax)
+    colour = style.pop("color", None) or pick_colours(ax, [label])[0]
+    ax.plot(x, y, color=colour, label=label, **{"marker": "o", "markersize": 3.5, "linewidth": 1.2, **style})
+    return ax, colour

@@ -14,7 +14,7 @@ import numpy as np
 
 from riskpath.agents.abilities import Quantiles
 from riskpath.envs.finite import FiniteEnvironment
-from riskpath.evaluation.bootstrap import Bootstrap
+from riskpath.evaluation.bootstrap import exact_interval
 from riskpath.evaluation.evaluation import Evaluation, setting_labels
 from riskpath.evaluation.rollout import initial_quantiles
 from riskpath.hyperparameters import flat_settings
@@ -22,7 +22,7 @@ from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP
 from riskpath.nn.losses import midpoints
 from riskpath.plot.curves import mean_interval
-from riskpath.report.known_optimum import Lookup, OptimumFinder
+from riskpath.report.known_optimum import Lookup, find_optimum
 from riskpath.report.page import require_page, write_page
 from riskpath.report.run_record import (
     CurveRecord,
@@ -44,8 +44,8 @@ EPISODES = 2_000
 """Sampled episodes of each seed where there is no exact distribution, in environments of the compiled program."""
 SHORT = 12
 """The most steps of an episode for exact discounted distributions, where nearly every path has a different return."""
-ATOMS, LEVELS, STARTS = 200, 50, 16
-"""The most atoms of a distribution on a page, the number of its quantiles, and of random starts asked for them."""
+LEVELS, STARTS = 50, 16
+"""The number of quantiles on a page, and of random starts that are asked for them."""
 RESAMPLES = 400
 
 
@@ -72,14 +72,13 @@ def gather(
         lookup: Returns an optimum that is known already, for an environment and a measure.
     """
     name, agent = _environment_name(run), type(run.agents[0]).__name__
-    finder, notes = OptimumFinder(lookup), list(run.notices)
-    samples = _samples(run)
+    notes, samples = list(run.notices), _samples(run)
     estimates, believed = run.estimates(), _believed(run) if isinstance(run.agents[0], Quantiles) else None
     labels = setting_labels([one.risk for one in run.agents])
     settings = []
     for number, one in enumerate(run.agents):
         laws, discounted, exact, note = samples[number]
-        optimum, why = finder.find(run.environments[number], one.risk, exact)
+        optimum, why = find_optimum(run.environments[number], one.risk, exact, lookup)
         notes += [line for line in (note, why) if line and line not in notes]
         episodes = None if exact else _episodes(run)
         settings.append(
@@ -94,8 +93,8 @@ def gather(
                 estimates=estimates[number].tolist(),
                 exact=exact,
                 episodes=episodes,
-                law=law_record(Law.mix(laws, [1 / len(laws)] * len(laws))),
-                seed_laws=[law_record(law) for law in laws] if len(laws) > 1 else [],
+                law=LawRecord.of(Law.mix(laws, [1 / len(laws)] * len(laws))),
+                seed_laws=[LawRecord.of(law) for law in laws] if len(laws) > 1 else [],
                 curve=_curve(run.curve, number, (len(run.agents), run.seeds)),
                 training=training_record([{"step": run.steps, **run.recent_figures()}], number, run.seeds),
                 quantiles=None if believed is None else _quantiles(believed[number], discounted),
@@ -126,12 +125,6 @@ def _environment_name(run: Run) -> str:
     if isinstance(env, FiniteEnvironment) and name == FiniteMDP.name:
         return f"{name} {env.digest[:6]}"
     return name
-
-
-def law_record(law: Law) -> LawRecord:
-    """Return a distribution with few atoms."""
-    few, _ = law.coarsen(ATOMS)
-    return LawRecord(few.atoms.tolist(), few.probs.tolist())
 
 
 class Sample(NamedTuple):
@@ -174,8 +167,7 @@ def _interval(risk: RiskMeasure | None, laws: list[Law], episodes: int | None) -
         (found,) = sample.risk(resamples=RESAMPLES)
         return found.estimate, found.low, found.high
     values = np.array([law.mean if risk is None else law.risk(risk) for law in laws])
-    bootstrap = Bootstrap(0.95, RESAMPLES, 0)
-    (found,) = bootstrap.intervals(bootstrap(values[:, None], np.ones((1, 1))))
+    found = exact_interval(values, RESAMPLES)
     return found.estimate, found.low, found.high
 
 

@@ -17,41 +17,42 @@ SECONDS = 10.0
 """How long a solver may take for one problem and measure."""
 SMALL_STATES = 100
 """A problem with more states is only solved for the mean and CVaR, where the solver can be stopped."""
-ATOMS = 200
 _FOUND: dict[Any, tuple[OptimumRecord | None, str]] = {}
-"""Optima found so far: runs of one report often share their problem."""
+"""Optima found so far in this process: runs of one report often share their problem."""
 
 
 class OutOfTime(Exception):
     """A solver has used up its time."""
 
 
-class OptimumFinder:
-    """Finds optima; those of one problem and measure are found once in a process."""
+def find_optimum(
+    env: Any, risk: RiskMeasure, small: bool, lookup: Lookup | None = None
+) -> tuple[OptimumRecord | None, str]:
+    """Return the optimum of the undiscounted return, and a note if it is left out.
 
-    def __init__(self, lookup: Lookup | None = None):
-        self.lookup = lookup
+    Args:
+        env: The environment of a run.
+        risk: The measure.
+        small: Whether the problem is small enough to try.
+        lookup: Is asked first where the problem has more than a few states.
+    """
+    few = has_few_states(env)
+    if not few and lookup is not None:
+        known = lookup(env, risk)
+        if known is not None:
+            return OptimumRecord(known, "of the suite"), ""
+    if not isinstance(env, FiniteEnvironment) or not small:
+        return None, ""
+    mdp = env.mdp()
+    key = (mdp.name, mdp.horizon, env.digest, str(risk))
+    if key not in _FOUND:
+        _FOUND[key] = _solve(mdp, risk, few)
+    return _FOUND[key]
 
-    def find(self, env: Any, risk: RiskMeasure, small: bool) -> tuple[OptimumRecord | None, str]:
-        """Return the optimum of the undiscounted return, and a note if it is left out.
 
-        Args:
-            env: The environment of a run.
-            risk: The measure.
-            small: Whether the problem is small enough to try.
-        """
-        few = isinstance(env, FiniteEnvironment) and len(env.tables.available) <= SMALL_STATES
-        if not few and self.lookup is not None:
-            known = self.lookup(env, risk)
-            if known is not None:
-                return OptimumRecord(known, "of the suite"), ""
-        if not isinstance(env, FiniteEnvironment) or not small:
-            return None, ""
-        mdp = env.mdp()
-        key = (_identity(mdp), str(risk))
-        if key not in _FOUND:
-            _FOUND[key] = _solve(mdp, risk, few)
-        return _FOUND[key]
+def has_few_states(env: Any) -> bool:
+    """Tell whether an environment is a finite problem that every exact solver can take."""
+    return isinstance(env, FiniteEnvironment) and len(env.tables.available) <= SMALL_STATES
 
 
 def _solve(mdp: FiniteMDP, risk: RiskMeasure, small: bool) -> tuple[OptimumRecord | None, str]:
@@ -72,17 +73,5 @@ def _solve(mdp: FiniteMDP, risk: RiskMeasure, small: bool) -> tuple[OptimumRecor
         return None, why
     except RiskpathError as error:
         return None, f"{mdp.name} has no exact optimum on this page: {error}"
-    few, _ = solution.law.coarsen(ATOMS)
     how = "exact" if solution.optimal else "best that was found"
-    return OptimumRecord(solution.value, how, LawRecord(few.atoms.tolist(), few.probs.tolist())), ""
-
-
-def _identity(mdp: FiniteMDP) -> Any:
-    """Return the identity of a problem: all of its numbers."""
-    outcomes = tuple(
-        (str(state), str(action), tuple((o.prob, o.reward, str(o.next)) for o in listed))
-        for state, actions in mdp.outcomes.items()
-        for action, listed in actions.items()
-    )
-    start = tuple((str(state), prob) for state, prob in mdp.start.items())
-    return hash((mdp.name, mdp.horizon, start, outcomes))
+    return OptimumRecord(solution.value, how, LawRecord.of(solution.law)), ""

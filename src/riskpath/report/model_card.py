@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from riskpath.errors import RiskpathError
-from riskpath.evaluation.bootstrap import Interval
 from riskpath.evaluation.evaluation import setting_labels
 from riskpath.evaluation.policy_file import require_export
 from riskpath.files import disk_errors, write_file
 from riskpath.hyperparameters import flat_settings
+from riskpath.plot.notebook import markdown_table
 from riskpath.report.gather_record import facts, write_report
 from riskpath.report.page import require_page
 from riskpath.risk.measures import CVaR
@@ -98,15 +98,11 @@ def _curve(run: Run, found: Measured) -> str:
         if found.sample is None:
             cells = [_cell(values.mean(), values.min(), values.max()) for values in found.values(risk)]
         else:
-            cells = [_interval(one) for one in found.sample.risk(risk)]
+            cells = [_cell(one.estimate, one.low, one.high) for one in found.sample.risk(risk)]
         rows.append(("1 (mean)" if level == 1 else f"{level:g}", *cells))
     spread = "; in brackets the lowest and the highest seed" if found.sample is None and run.seeds > 1 else ""
     text = f"CVaR of the undiscounted return of the greedy policies, mean over seeds, {exact}{spread}."
     return f"{text}\n\n{_table(('CVaR level', *labels), rows)}"
-
-
-def _interval(one: Interval) -> str:
-    return _cell(one.estimate, one.low, one.high)
 
 
 def _cell(middle: float, low: float, high: float) -> str:
@@ -114,6 +110,5 @@ def _cell(middle: float, low: float, high: float) -> str:
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """Return a table in Markdown."""
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    """Return a table in Markdown, in which a cell may contain the sign between cells."""
+    return markdown_table(head, ([cell.replace("|", "\\|") for cell in row] for row in rows))

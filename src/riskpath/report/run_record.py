@@ -1,8 +1,12 @@
-"""The content of a page as plain data: numbers, texts and lists of them. Nothing here computes or reads anything."""
+"""The content of a page as plain data: numbers, texts and lists of them. Nothing here evaluates or reads anything."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from riskpath.mdp.law import Law
+
+ATOMS = 200
+"""The most atoms of a distribution on a page."""
 Triple = tuple[float, float, float]
 """An estimate and the ends of its 95 % interval."""
 
@@ -15,6 +19,12 @@ class LawRecord:
     """Returns, ascending."""
     probs: list[float]
     """Their probabilities."""
+
+    @staticmethod
+    def of(law: Law) -> "LawRecord":
+        """Return the record of a distribution, with few atoms."""
+        few, _ = law.coarsen(ATOMS)
+        return LawRecord(few.atoms.tolist(), few.probs.tolist())
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from riskpath.envs.environment import Environment
 from riskpath.envs.finite import FiniteEnvironment
 from riskpath.errors import RiskpathError
 from riskpath.mdp.exact.frontier import Frontier, finite_frontier
-from riskpath.report.known_optimum import SMALL_STATES
+from riskpath.report.known_optimum import has_few_states
 from riskpath.report.run_record import FrontierRecord
 from riskpath.risk.measures import CVaR
 from riskpath.training.run import Run
@@ -42,13 +42,15 @@ def frontier_of(run: Run) -> tuple[FrontierRecord | None, str]:
     if found.sample is not None:
         intervals = [(one.estimate, one.low, one.high) for one in found.sample.risk(resamples=RESAMPLES)]
     best = _exact(run.environments[0])
-    exact = (None, None) if best is None else (best.values.tolist(), best.means.tolist())
-    return FrontierRecord(list(LEVELS), found.values().tolist(), found.means().tolist(), *exact, intervals), ""
+    exact = () if best is None else (best.values.tolist(), best.means.tolist())
+    return FrontierRecord(
+        list(LEVELS), found.values().tolist(), found.means().tolist(), *exact, intervals=intervals
+    ), ""
 
 
 def _exact(env: Environment) -> Frontier | None:
     """Return the exact frontier of a small finite problem."""
-    if not isinstance(env, FiniteEnvironment) or len(env.tables.available) > SMALL_STATES:
+    if not isinstance(env, FiniteEnvironment) or not has_few_states(env):
         return None
     try:
         return finite_frontier(env.mdp(), list(LEVELS))
