@@ -13,10 +13,10 @@ from riskpath.envs.drawing import (
     INK,
     MARGIN,
     MUTED,
-    WHITE,
     Episode,
     canvas_of,
-    footer,
+    finished,
+    mark,
     picture,
     signed,
     visited,
@@ -60,8 +60,7 @@ def _maze(lines: tuple[str, ...], places: Any, episode: Episode, steps: int) -> 
             if sign in "GX":
                 canvas.text((x, y - 16), "goal" if sign == "G" else "guard", 13, INK, weight="bold")
     _way(canvas, [at(place) for place in places])
-    footer(canvas, len(episode.rewards), steps, sum(episode.rewards))
-    return canvas.image()
+    return finished(canvas, episode, steps)
 
 
 @picture.register(AutonomousVehicle)
@@ -88,12 +87,10 @@ def draw_autonomous_vehicle(env: AutonomousVehicle, episode: Episode) -> UInt8[n
     x, y = at(Crossing(*CORNER))
     canvas.text((x, y - 24), signed(env.arrival), 15, INK, weight="bold")
     _way(canvas, [at(place) for place in visited(env, episode)])
-    footer(canvas, len(episode.rewards), env.max_episode_steps, sum(episode.rewards))
-    return canvas.image()
+    return finished(canvas, episode, env.max_episode_steps)
 
 
 def _way(canvas: Any, points: list[tuple[float, float]]) -> None:
     """Draw a way and where it ends."""
     canvas.line(points, 4, INK)
-    canvas.disc(points[-1], 12, INK)
-    canvas.disc(points[-1], 6, WHITE)
+    mark(canvas, points[-1], 12, 6)

@@ -15,7 +15,8 @@ from riskpath.envs.drawing import (
     WHITE,
     Episode,
     canvas_of,
-    footer,
+    finished,
+    mark,
     picture,
     signed,
     states_of,
@@ -48,13 +49,11 @@ def draw_windy_cliff(env: WindyCliff, episode: Episode) -> UInt8[np.ndarray, "H 
     way = [at(place.x, place.y) for place in places]
     canvas.line(way, max(1.5, pitch / 20), "#7f8b98")
     canvas.line(way[-2:], max(2.0, pitch / 11), INK)
-    canvas.disc(way[-1], pitch / 5, INK)
-    canvas.disc(way[-1], pitch / 9, WHITE)
-    footer(canvas, len(episode.rewards), env.horizon, sum(episode.rewards))
+    mark(canvas, way[-1], pitch / 5, pitch / 9)
     if episode.rewards:
         last = f"last reward {signed(episode.rewards[-1])}"
         canvas.text((canvas.width / 2, canvas.height - FOOTER / 2), last, 15, MUTED)
-    return canvas.image()
+    return finished(canvas, episode, env.horizon)
 
 
 @picture.register(RandomMDP)
@@ -71,8 +70,7 @@ def draw_random_mdp(env: RandomMDP, episode: Episode) -> UInt8[np.ndarray, "H W 
             middle = ((left + right) / 2, (above + below) / 2)
             graph.canvas.disc(middle, 15, WHITE)
             graph.canvas.text(middle, signed(reward), 14, INK, weight="bold")
-    footer(graph.canvas, len(episode.rewards), env.depth, sum(episode.rewards))
-    return graph.canvas.image()
+    return finished(graph.canvas, episode, env.depth)
 
 
 @functools.lru_cache(maxsize=8)

@@ -15,7 +15,8 @@ from riskpath.envs.drawing import (
     WHITE,
     Episode,
     canvas_of,
-    footer,
+    finished,
+    mark,
     picture,
     signed,
     visited,
@@ -100,8 +101,7 @@ def _draw_purses(
         chart.bar(time, height(purse.money), chart.base, INK if time == len(purses) - 1 else colour)
         chart.text(time, height(purse.money) - 12, f"{purse.money:.4g}")
     chart.rewards(16, episode.rewards)
-    footer(chart.canvas, len(episode.rewards), env.rounds, sum(episode.rewards))
-    return chart.canvas.image()
+    return finished(chart.canvas, episode, env.rounds)
 
 
 @picture.register(RiverSwim)
@@ -123,10 +123,8 @@ def draw_river_swim(env: RiverSwim, episode: Episode) -> UInt8[np.ndarray, "H W 
     chart.canvas.line(way, max(1.5, dot / 2), INK)
     for point, reward in zip(way[:-1], episode.rewards, strict=True):
         chart.canvas.disc(point, dot, COLOURS["goal"] if reward else COLOURS["blue"])
-    chart.canvas.disc(way[-1], dot + 2, INK)
-    chart.canvas.disc(way[-1], dot / 2, WHITE)
-    footer(chart.canvas, len(episode.rewards), env.steps, sum(episode.rewards))
-    return chart.canvas.image()
+    mark(chart.canvas, way[-1], dot + 2, dot / 2)
+    return finished(chart.canvas, episode, env.steps)
 
 
 @picture.register(Inventory)
@@ -150,8 +148,7 @@ def draw_inventory(env: Inventory, episode: Episode) -> UInt8[np.ndarray, "H W 3
         if stock.units:
             chart.text(time, height(stock.units / 2), f"{stock.units}", WHITE if time == len(stocks) - 1 else INK)
     chart.rewards(16, episode.rewards)
-    footer(chart.canvas, len(episode.rewards), env.steps, sum(episode.rewards))
-    return chart.canvas.image()
+    return finished(chart.canvas, episode, env.steps)
 
 
 @picture.register(Liquidation)
@@ -177,8 +174,7 @@ def draw_liquidation(env: Liquidation, episode: Episode) -> UInt8[np.ndarray, "H
     chart.canvas.text((LEFT - 8, middle), "price", 12, MUTED, "right")
     chart.canvas.text((LEFT - 8, floor - room / 2), "lots left", 12, MUTED, "right")
     chart.canvas.line(path, min(4.0, 1 + dot), INK)
-    chart.canvas.disc(path[-1], dot + 4, INK)
-    chart.canvas.disc(path[-1], dot + 0.5, WHITE)
+    mark(chart.canvas, path[-1], dot + 4, dot + 0.5)
     chart.level(floor, "")
     for time, position in enumerate(positions):
         now = time == len(positions) - 1
@@ -190,5 +186,4 @@ def draw_liquidation(env: Liquidation, episode: Episode) -> UInt8[np.ndarray, "H
             chart.text(time, top + room * sold / env.lots / 2, f"−{sold}")
         chart.text(time, top - 11, f"{position.left}", INK if now else MUTED)
     chart.rewards(16, episode.rewards)
-    footer(chart.canvas, len(episode.rewards), env.steps, sum(episode.rewards))
-    return chart.canvas.image()
+    return finished(chart.canvas, episode, env.steps)
