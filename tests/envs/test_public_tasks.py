@@ -83,7 +83,7 @@ def test_vehicle_has_the_outcomes_of_the_public_code():
     assert mdp.horizon == 32
 
 
-def test_vehicle_best_values():
+def test_vehicle_best_values(unchecked):
     mdp = rp.AutonomousVehicle().mdp()
     mean = rp.solve(mdp, "mean", "markov")
     assert (mean.value, mean.law.risk("cvar:0.05")) == pytest.approx((37.2, 4.795536))

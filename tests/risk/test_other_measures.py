@@ -72,7 +72,7 @@ def test_measures_of_order_two_prefer_less_spread(measure, x):
 
 @pytest.mark.parametrize("measure", [m for m in SMOOTH if m.deterministic], ids=str)
 @pytest.mark.parametrize("share", [0.1, 0.5])
-def test_where_a_deterministic_policy_suffices_no_mixture_is_better_than_its_best_part(measure, share):
+def test_where_a_deterministic_policy_suffices_no_mixture_is_better_than_its_best_part(measure, share, unchecked):
     for one in (THREE_STATE, YYY):
         for other in (YYY, LAWS["skewed"]):
             parts = max(one.risk(measure), other.risk(measure))

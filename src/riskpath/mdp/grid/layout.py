@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float
 
 from riskpath import memory
 from riskpath.errors import RiskpathError
+from riskpath.mdp.grid.form import size_class
 from riskpath.mdp.grid.problem import GridProblem, GridState
 from riskpath.mdp.grid.stencils import lies_between
 from riskpath.mdp.grid.utility import ReturnAxis
@@ -95,8 +96,8 @@ class Layout:
         return tuple(self.problem.axes.values())
 
     def margin(self, axis: ReturnAxis) -> int:
-        """Return how many cells a reward can shift a row, and one more."""
-        return int(np.ceil(self.largest / axis.step)) + 1
+        """Return how many cells a reward can shift a row, and one more; few numbers are compiled."""
+        return size_class(int(np.ceil(self.largest / axis.step)) + 1)
 
 
 def layout(problem: GridProblem) -> Layout:
