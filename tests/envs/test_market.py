@@ -162,10 +162,10 @@ def test_the_mean_of_the_grid_problem(env, value, slack):
     form = form_of(env.grid_problem())
     assert isinstance(form, Form)
     with BROADCASTING():
-        found = bracket_mean(form, 2048, 0, prices=price_axis(form, 0.5))
-    assert found.upper is not None
+        found = bracket_mean(form, 2048, 0, bound=len(form.lattice) > 10, prices=price_axis(form, 0.5))
     assert found.lower == pytest.approx(value, abs=slack)
-    assert value - 3 * found.upper_error - 1e-4 < found.upper < found.lower + 0.02
+    if found.upper is not None:  # trading, whose optimum is known to more digits
+        assert value - 3 * found.upper_error - 1e-4 < found.upper < found.lower + 0.02
     assert found.played.returns.mean() == pytest.approx(found.lower, abs=5 * found.played.returns.std() / 2048**0.5)
     observation, _ = env.reset(KEY)
     action, memory = found.policy(observation)

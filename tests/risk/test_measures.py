@@ -318,14 +318,14 @@ def test_gradients_are_finite_with_ties_and_with_zero_probabilities(measure, pre
     empty_ends = np.array([0.25, 0.25, 1e-12, 0.0, 0.5, 0.0, 0.0])
     value, gradients = under_jax(measure, ties, empty_ends, precision)
     assert 1 - 1e-6 <= value <= 5 + 1e-5
-    assert all(jnp.isfinite(gradient).all() for gradient in jax.tree.leaves(gradients))
+    assert all(np.isfinite(gradient).all() for gradient in jax.tree.leaves(gradients))
     assert close(gradients[1].sum(), 1, within=1e-5)
 
 
 @pytest.mark.parametrize("measure", [POW(-2), POW(2), CPW(0.5)], ids=str)
 def test_the_gradient_of_distort_is_finite_even_where_the_true_slope_is_infinite(measure):
     slopes = jax.jit(jax.vmap(jax.grad(measure.distort)))(jnp.array([0.0, 1e-30, 1e-9, 0.5, 1.0]))
-    assert jnp.isfinite(slopes).all()
+    assert np.isfinite(slopes).all()
     assert slopes[3] > 0
 
 

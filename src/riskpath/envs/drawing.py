@@ -76,6 +76,11 @@ def mark(canvas: "Canvas", place: tuple[float, float], radius: float, inner: flo
     canvas.disc(place, inner, WHITE)
 
 
+def paper(width: int, height: int, background: UInt8[np.ndarray, "H W 3"] | None = None) -> "Canvas":
+    """Return a canvas with room for the text that `finished` writes below the picture."""
+    return canvas_of(width, height + FOOTER, background)
+
+
 @functools.lru_cache(maxsize=64)
 def states_of(env: FiniteProblem) -> list[Any]:
     """Return the states of a problem by number."""

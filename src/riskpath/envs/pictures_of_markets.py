@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from riskpath.envs.american_put import AmericanPut
-from riskpath.envs.drawing import COLOURS, FOOTER, MUTED, Episode, canvas_of, finished, mark, picture, signed
+from riskpath.envs.drawing import COLOURS, MUTED, Episode, finished, mark, paper, picture, signed
 from riskpath.envs.market import MarketProblem
 from riskpath.envs.mean_reversion_trading import MeanReversionTrading
 from riskpath.envs.option_hedging import OptionHedging
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def draw_market(env: MarketProblem, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
     """Draw the path of the price with the rewards received, and the position as bars below it."""
     left, right, top, bottom = 64, 492, 48, 248
-    canvas = canvas_of(512, 322 + FOOTER)
+    canvas = paper(512, 322)
     low, high = env.view
 
     def at(step: float, price: float) -> tuple[float, float]:

@@ -7,20 +7,7 @@ from jaxtyping import UInt8
 
 from riskpath.envs import guarded_maze, patrolled_maze
 from riskpath.envs.autonomous_vehicle import CORNER, TIMES, AutonomousVehicle, Crossing, road
-from riskpath.envs.drawing import (
-    COLOURS,
-    FOOTER,
-    INK,
-    MARGIN,
-    MUTED,
-    Episode,
-    canvas_of,
-    finished,
-    mark,
-    picture,
-    signed,
-    visited,
-)
+from riskpath.envs.drawing import COLOURS, INK, MARGIN, MUTED, Episode, finished, mark, paper, picture, signed, visited
 from riskpath.envs.guarded_maze import CELLS, GuardedMaze
 from riskpath.envs.patrolled_maze import PatrolledMaze
 
@@ -46,7 +33,7 @@ def draw_patrolled_maze(env: PatrolledMaze, episode: Episode) -> UInt8[np.ndarra
 
 def _maze(lines: tuple[str, ...], places: Any, episode: Episode, steps: int) -> UInt8[np.ndarray, "H W 3"]:
     side = PITCH * len(lines)
-    canvas = canvas_of(side + 2 * MARGIN, side + MARGIN + FOOTER)
+    canvas = paper(side + 2 * MARGIN, side + MARGIN)
     colours = {"#": MUTED, "G": COLOURS["goal"], "X": COLOURS["orange"], "S": COLOURS["start"]}
 
     def at(place: tuple[float, float]) -> tuple[float, float]:
@@ -67,7 +54,7 @@ def _maze(lines: tuple[str, ...], places: Any, episode: Episode, steps: int) -> 
 def draw_autonomous_vehicle(env: AutonomousVehicle, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
     """Draw the roads in the colour of their kind, the way so far, and the possible times of each kind."""
     pitch = 110
-    canvas = canvas_of(CORNER[0] * pitch + 8 * MARGIN, CORNER[1] * pitch + 9 * MARGIN + FOOTER)
+    canvas = paper(CORNER[0] * pitch + 8 * MARGIN, CORNER[1] * pitch + 9 * MARGIN)
 
     def at(place: Any) -> tuple[float, float]:
         return 4 * MARGIN + place.x * pitch, 7 * MARGIN + (CORNER[1] - place.y) * pitch

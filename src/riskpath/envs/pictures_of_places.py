@@ -14,9 +14,9 @@ from riskpath.envs.drawing import (
     MUTED,
     WHITE,
     Episode,
-    canvas_of,
     finished,
     mark,
+    paper,
     picture,
     signed,
     states_of,
@@ -32,7 +32,7 @@ def draw_windy_cliff(env: WindyCliff, episode: Episode) -> UInt8[np.ndarray, "H 
     """Draw the cells with the cliff at the bottom, the way so far, and the reward of the last step."""
     places = visited(env, episode)
     pitch = max(6, 640 // env.width // 2 * 2)  # even, because video encoders need an even size of the picture
-    canvas = canvas_of(env.width * pitch + 2 * MARGIN, env.height * pitch + MARGIN + FOOTER)
+    canvas = paper(env.width * pitch + 2 * MARGIN, env.height * pitch + MARGIN)
     gap, letters = max(1, pitch // 32), min(16.0, pitch / 5)
 
     def at(x: float, y: float) -> tuple[float, float]:
@@ -94,7 +94,7 @@ class _Graph:
         self.across, self.down = 560 / env.depth, min(100.0, 320 / env.width)
         self.radius = max(2.0, min(20.0, self.across / 5, self.down / 3))
         height = int(env.width * self.down) // 2 * 2
-        self.canvas = canvas_of(640, height + MARGIN + FOOTER, background)
+        self.canvas = paper(640, height + MARGIN, background)
         self.middle = MARGIN + height / 2
 
     def at(self, node: Node) -> tuple[float, float]:

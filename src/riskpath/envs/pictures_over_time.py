@@ -8,15 +8,14 @@ from jaxtyping import UInt8
 from riskpath.envs.betting_game import BettingGame
 from riskpath.envs.drawing import (
     COLOURS,
-    FOOTER,
     INK,
     MARGIN,
     MUTED,
     WHITE,
     Episode,
-    canvas_of,
     finished,
     mark,
+    paper,
     picture,
     signed,
     visited,
@@ -34,7 +33,7 @@ class _Chart:
     """A canvas with columns for the times 0, …, `steps`, numbered below."""
 
     def __init__(self, steps: int, height: int):
-        self.canvas = canvas_of(WIDTH, height + FOOTER)
+        self.canvas = paper(WIDTH, height)
         self.pitch = (WIDTH - LEFT - MARGIN) / (steps + 1)
         self.letters = min(14.0, self.pitch / 3.4)
         self.base = height - 26

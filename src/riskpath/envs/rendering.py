@@ -27,6 +27,7 @@ from riskpath.envs.drawing import (
     finished,
     has_picture,
     mark,
+    paper,
     picture,
     signed,
     states_of,
@@ -78,7 +79,7 @@ class _Board:
         size = env.forks + 1
         self.pitch = max(6, 480 // size // 2 * 2)  # even, because video encoders need an even size of the picture
         self.letters = min(16, self.pitch / 7)
-        self.canvas = canvas_of(size * self.pitch + 2 * MARGIN, size * self.pitch + MARGIN + FOOTER, background)
+        self.canvas = paper(size * self.pitch + 2 * MARGIN, size * self.pitch + MARGIN, background)
 
     def at(self, cell: Cell, right: float = 0.5, down: float = 0.5) -> tuple[float, float]:
         """Return the pixel at a fraction of a cell."""
@@ -101,7 +102,7 @@ class _Board:
 @picture.register(ThreeState)
 def draw_three_state(env: ThreeState, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
     """Draw the three states in a row; between them the possible rewards, or the one received."""
-    canvas = canvas_of(512, 156 + FOOTER)
+    canvas = paper(512, 156)
     places = [(76.0, 84.0), (256.0, 84.0), (436.0, 84.0)]
     here = len(episode.rewards)
     for step, (left, right) in enumerate(itertools.pairwise(places)):

@@ -102,7 +102,8 @@ def expected(
         return total + share[:, None, None] * _read(wide, row, where, shift, window), None
 
     zero = jnp.zeros((row.shape[0], *table.shape[1:]), jnp.float32)
-    return jax.lax.scan(add, zero, tuple(jnp.moveaxis(x, 1, 0) for x in (row, share, shift)))[0]
+    nodes = (jnp.moveaxis(row, 1, 0), jnp.moveaxis(share, 1, 0), jnp.moveaxis(shift, 1, 0))
+    return jax.lax.scan(add, zero, nodes)[0]
 
 
 def at_end(
