@@ -23,8 +23,7 @@ import numpy as np
 import riskpath as rp
 from riskpath.experiments.records import write_json
 from riskpath.mdp.grid.backward import backward, mean_tables
-from riskpath.mdp.grid.layout import layout
-from riskpath.mdp.grid.memory import needed_bytes
+from riskpath.mdp.grid.layout import layout, needed_bytes
 from riskpath.mdp.grid.solution import measured
 from riskpath.mdp.grid.solver import best_goal, returns_axis
 from riskpath.mdp.grid.utility import SHORTFALL
@@ -62,7 +61,7 @@ def measure(problem: rp.GridProblem, level: float, episodes: int) -> dict[str, A
     value, goal = best_goal(plan, result, level)
     policy = rp.GridPolicy(problem, base, result, goal)
     lap()
-    simulated = measured(policy.simulate(episodes, 1), rp.CVaR(level))
+    lower, interval = measured(policy.simulate(episodes, 1), rp.CVaR(level))
     row["simulation_s"] = lap()
     row["total_s"] = row["layout_s"] + row["range_s"] + row["first_s"] + row["simulation_s"]
     row["memory_bytes"] = policy.memory_bytes
@@ -70,7 +69,7 @@ def measure(problem: rp.GridProblem, level: float, episodes: int) -> dict[str, A
     lap()
     backward(plan, axis, SHORTFALL)
     row["again_s"] = lap()
-    row |= {"mean": mean, "level": level, "value": value, "lower": simulated.value, "interval": simulated.interval}
+    row |= {"mean": mean, "level": level, "value": value, "lower": lower, "interval": interval}
     return {name: round(x, 4) if isinstance(x, float) else x for name, x in row.items()}
 
 

@@ -36,7 +36,7 @@ def test_other_fields_change_the_problem():
     assert law.probs.tolist() == pytest.approx([0.5, 0.25, 0.25])
 
 
-def test_known_values_of_the_best_policies():
+def test_known_values_of_the_best_policies(unchecked):
     """The money is the return so far: for a fixed goal, the best policy is a function of the state."""
     mdp: Any = rp.BettingGame().mdp()
     goals = np.array([*range(-16, 241, 8), 29.703125, 111.96875])  # the last two are the best ones

@@ -83,7 +83,7 @@ def test_the_end_of_an_episode_is_distinguished_from_a_time_limit(actions, flags
     assert len(episode(env, actions)) == len(actions) + 1
 
 
-def test_returns_have_the_exact_law():
+def test_returns_have_the_exact_law(unchecked):
     env = gymnasium.make("riskpath/RiskyGrid-v0")
     law = rp.RiskyGrid().mdp().evaluate(["down", "right", "down", "right", "right", "down"])
     env.reset(seed=1)

@@ -101,12 +101,17 @@ def with_actions(**space: Any) -> Modern:
     return env
 
 
+@eqx.filter_jit
+def step(env: Any, state: Any, action: Any) -> Any:
+    return env.step(jax.random.key(0), state, action)
+
+
 def walk(env: Any, actions: list[Any]) -> list[tuple[float, ...]]:
     """Return (position, reward, terminated, truncated) after each action."""
     _, state = env.reset(jax.random.key(0))
     results = []
     for action in actions:
-        observation, state, reward, terminated, truncated = env.step(jax.random.key(0), state, action)
+        observation, state, reward, terminated, truncated = step(env, state, action)
         assert observation.dtype == reward.dtype == jnp.float32
         assert not any(leaf.weak_type for leaf in jax.tree.leaves(state))
         results.append((float(observation[0]), float(reward), bool(terminated), bool(truncated)))
@@ -149,9 +154,8 @@ def test_each_lane_has_its_own_parameters(number):
     env = Modern()
     envs = [as_arrays(from_gymnax(env, Params(stride=number(stride), reach=number(20.0)))) for stride in (1.0, 3.0)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *envs)
-    places = eqx.filter_vmap(lambda env: env.step(jax.random.key(0), env.reset(jax.random.key(0))[1], RIGHT)[2])(
-        stacked
-    )
+    first = eqx.filter_vmap(lambda env: env.step(jax.random.key(0), env.reset(jax.random.key(0))[1], RIGHT)[2])
+    places = eqx.filter_jit(first)(stacked)
     assert places.tolist() == [1.0, 3.0]
 
 

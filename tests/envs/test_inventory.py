@@ -27,7 +27,7 @@ def test_every_action_has_the_outcomes_of_the_enumerated_demand():
     assert mdp.max_episode_steps == 8
 
 
-def test_known_values_of_the_mean_optimal_the_per_step_and_the_best_policy():
+def test_known_values_of_the_mean_optimal_the_per_step_and_the_best_policy(unchecked):
     mdp = rp.Inventory().mdp()
     neutral = greedy_law(mdp, mean, 0.1)
     assert mean(neutral) / 10 == pytest.approx(258.856, abs=1e-3)

@@ -103,19 +103,26 @@ def test_masks_of_the_choices_are_read(space, given, expected):
 
 def test_the_best_joint_action_is_the_best_of_each_head_and_its_quantiles_add_up():
     spec = Translation(OBSERVED, spaces.MultiDiscrete([4, 2, 20])).spec
-    critic = MarkovCritic(rp.Network(hidden=(8,)), spec, 4, key=jax.random.key(0))
     observation, taus = jnp.array([0.3, -1.0, 0.5]), jnp.array([0.1, 0.7])
-    mask = spec.every_action().at[2, 3].set(False)
-    values = critic.risk(observation, rp.CVaR(0.3), 16)
-    table = np.where(mask, np.asarray(values).reshape(spec.mask_shape), -np.inf)
-    best = masked_argmax(values, mask)
+    allowed = np.array(spec.every_action())
+    allowed[2, 3] = False
+    mask = jnp.asarray(allowed)
+
+    @jax.jit
+    def results(key: Any) -> Any:
+        critic = MarkovCritic(rp.Network(hidden=(8,)), spec, 4, key=key)
+        values = critic.risk(observation, rp.CVaR(0.3), 16)
+        best = masked_argmax(values, mask)
+        explore = jax.vmap(lambda key: epsilon_greedy(values, mask, key=key, epsilon=jnp.ones(())))
+        draws = explore(jax.random.split(key, 400))
+        return values, best, critic.quantiles(observation, taus), critic.of_action(observation, taus, best), draws
+
+    values, best, quantiles, of_best, draws = jax.device_get(results(jax.random.key(0)))
+    table = np.where(allowed, values.reshape(spec.mask_shape), -np.inf)
     assert best.tolist() == table.argmax(axis=1).tolist()
-    columns = critic.quantiles(observation, taus).reshape(2, *spec.mask_shape)
+    columns = quantiles.reshape(2, *spec.mask_shape)
     expected = sum(columns[:, head, option] for head, option in enumerate(best.tolist()))
-    np.testing.assert_allclose(critic.of_action(observation, taus, best), expected, rtol=1e-5)
-    draws = jax.vmap(lambda key: epsilon_greedy(values, mask, key=key, epsilon=jnp.ones(())))(
-        jax.random.split(jax.random.key(1), 400)
-    )
+    np.testing.assert_allclose(of_best, expected, rtol=1e-5)
     assert [len(set(column)) for column in draws.T.tolist()] == [4, 2, 19]  # all that exist and are available
 
 

@@ -31,7 +31,7 @@ def test_every_action_has_the_outcomes_of_the_enumerated_moves(fields):
 @pytest.mark.parametrize(
     ("level", "neutral", "greedy", "best"), [(0.25, -23.0, -20.2, -19.6), (0.5, -18, -17.6, -16.2)]
 )
-def test_known_values_of_the_mean_optimal_the_per_step_and_the_best_policy(level, neutral, greedy, best):
+def test_known_values_of_the_mean_optimal_the_per_step_and_the_best_policy(level, neutral, greedy, best, unchecked):
     mdp, unit = rp.Liquidation().mdp(), 0.05
     law = greedy_law(mdp, mean, unit)
     assert mean(law) * unit == pytest.approx(-9.0)

@@ -25,13 +25,13 @@ def at(*state: float, time: int = 0) -> Market:
 
 
 @eqx.filter_jit
-def step_many(env: Any, keys: Any, market: Market, action: Any) -> Any:
-    return jax.vmap(env.step, (0, None, None))(keys, market, action)
+def step_many(env: Any, market: Market, action: Any) -> Any:
+    return jax.vmap(env.step, (0, None, None))(jax.random.split(KEY, 20_000), market, action)
 
 
-def steps(env: Any, market: Market, action: Any, n: int = 20_000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def steps(env: Any, market: Market, action: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return observations, rewards and terminations of one step with many keys."""
-    observation, _, reward, terminated, truncated = step_many(env, jax.random.split(KEY, n), market, action)
+    observation, _, reward, terminated, truncated = step_many(env, market, action)
     assert not truncated.any()
     return np.asarray(observation, np.float64), np.asarray(reward, np.float64), np.asarray(terminated)
 
@@ -118,6 +118,15 @@ def test_the_specification_fits_the_observations(env, actions, size, seen):
 @pytest.mark.parametrize(("env", "actions", "size", "seen"), MARKETS)
 def test_an_episode_of_the_environment_pays_what_the_grid_problem_pays(env, actions, size, seen):
     problem = env.grid_problem(0.1)
+
+    @jax.jit
+    def both(key, market, label, state, action):
+        time = market.time
+        _, market, reward, terminated, _ = env.step(key, market, label)
+        post, paid, ends = problem.after_decision(time, state, action)
+        state, gained = problem.after_move(time, post, jax.random.normal(key))
+        return market, state, reward, jnp.where(ends, paid, paid + gained), terminated
+
     rng, total, expected = np.random.default_rng(1), 0.0, problem.start_potential
     _, market = env.reset(KEY)
     state = market.state
@@ -126,10 +135,8 @@ def test_an_episode_of_the_environment_pays_what_the_grid_problem_pays(env, acti
         number = int(rng.integers(len(problem.actions)))
         number = 0 if actions == 2 else number
         label = jnp.asarray(problem.label(number), jnp.float32 if size else jnp.int32)
-        _, market, reward, terminated, _ = env.step(key, market, label)
-        post, paid, ends = problem.after_decision(jnp.int32(time), state, jnp.asarray(problem.actions[number]))
-        state, gained = problem.after_move(jnp.int32(time), post, jax.random.normal(key))
-        total, expected = total + float(reward), expected + float(paid) + (0.0 if ends else float(gained))
+        market, state, reward, paid, terminated = both(key, market, label, state, problem.actions[number])
+        total, expected = total + float(reward), expected + float(paid)
         assert bool(terminated) == (time == env.steps - 1)
     assert total == pytest.approx(expected, abs=1e-4)
 
@@ -155,8 +162,11 @@ def test_the_mean_of_the_grid_problem(env, value, slack):
     form = form_of(env.grid_problem())
     assert isinstance(form, Form)
     with BROADCASTING():
-        found = bracket_mean(form, 2048, 0, bound=False, prices=price_axis(form, 0.5))
+        found = bracket_mean(form, 2048, 0, bound=len(form.lattice) > 10, prices=price_axis(form, 0.5))
     assert found.lower == pytest.approx(value, abs=slack)
+    if found.upper is not None:  # trading, whose optimum is known to more digits
+        assert value - 3 * found.upper_error - 1e-4 < found.upper < found.lower + 0.02
+    assert found.played.returns.mean() == pytest.approx(found.lower, abs=5 * found.played.returns.std() / 2048**0.5)
     observation, _ = env.reset(KEY)
     action, memory = found.policy(observation)
     assert (action in range(env.spec.num_actions), memory) == (True, (0, 0.0))
@@ -171,7 +181,7 @@ def test_ties_of_per_step_risk_go_to_the_first_action():
 def test_parameters_may_differ_between_lanes(unchecked):
     envs = [as_arrays(rp.MeanReversionTrading(cost=cost)) for cost in (0.0, 1.0)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *envs)
-    rewards = eqx.filter_vmap(lambda env: env.step(KEY, at(1.0, 0.0), jnp.int32(20))[2])(stacked)
+    rewards = eqx.filter_jit(eqx.filter_vmap(lambda env: env.step(KEY, at(1.0, 0.0), jnp.int32(20))[2]))(stacked)
     np.testing.assert_allclose(rewards, [-2.0, -6.0], rtol=1e-5)
 
 

@@ -1,5 +1,7 @@
 """Mountain car: every step agrees with Gymnasium's, and the penalty has the law of the paper."""
 
+from typing import Any
+
 import equinox as eqx
 import gymnasium
 import jax
@@ -12,6 +14,17 @@ from riskpath.envs.finite import as_arrays
 from riskpath.envs.mountain_car import GOAL, MAX_SPEED, MIN_POSITION, Car, RiskyMountainCar
 
 KEY = jax.random.key(0)
+
+
+@eqx.filter_jit
+def step_many(env: RiskyMountainCar, keys, cars, actions):
+    """Take one step in many episodes; their weight of the penalty is a number that compiles nothing."""
+    return jax.vmap(env.step)(keys, cars, actions)
+
+
+@eqx.filter_jit
+def step_one(env: Any, car: Car, action: jax.Array):
+    return env.step(KEY, car, action)
 
 
 def car(position: float, velocity: float = 0.0, time: int = 0) -> Car:
@@ -33,8 +46,7 @@ def test_single_steps_agree_with_gymnasium():
         theirs.state = np.stack([position[i], velocity[i]])  # pyright: ignore[reportAttributeAccessIssue]
         wanted[i], reward[i], terminated[i], *_ = theirs.step(action[i : i + 1])
     cars = jax.vmap(Car)(jnp.asarray(position), jnp.asarray(velocity), jnp.zeros(n, jnp.int32))
-    step = jax.vmap(RiskyMountainCar().step, (None, 0, 0))
-    obs, _, my_reward, ended, _ = step(KEY, cars, jnp.asarray(action)[:, None])
+    obs, _, my_reward, ended, _ = step_many(RiskyMountainCar(), jax.random.split(KEY, n), cars, action[:, None])
     np.testing.assert_allclose(obs, wanted, rtol=0, atol=2e-7)
     clear = (abs(wanted[:, 0] - GOAL) > 1e-6) & (abs(wanted[:, 1]) > 1e-8)  # where rounding does not decide
     np.testing.assert_array_equal(ended[clear], terminated[clear])
@@ -45,7 +57,6 @@ def test_single_steps_agree_with_gymnasium():
 
 def test_whole_episodes_agree_with_gymnasium():
     theirs, ours = gymnasium.make("MountainCarContinuous-v0"), RiskyMountainCar()
-    step = jax.jit(ours.step)
     rng = np.random.default_rng(0)
     ends = set()
     for seed, clumsy in enumerate((0.0, 0.3, 1.0)):
@@ -54,7 +65,7 @@ def test_whole_episodes_agree_with_gymnasium():
         while not (terminated or truncated):
             action = (np.sign(obs[1:]) * (1 - clumsy) + clumsy * rng.uniform(-1, 1, 1)).astype(np.float32)
             obs, reward, terminated, truncated, _ = theirs.step(action)
-            mine, state, my_reward, *ended = step(KEY, state, jnp.asarray(action))
+            mine, state, my_reward, *ended = step_one(ours, state, jnp.asarray(action))
             np.testing.assert_allclose(mine, obs, rtol=0, atol=1e-4)
             np.testing.assert_allclose(my_reward, float(reward), rtol=0, atol=1e-5)
             assert [bool(x) for x in ended] == [terminated, truncated]
@@ -63,7 +74,7 @@ def test_whole_episodes_agree_with_gymnasium():
 
 
 def test_an_episode_starts_at_rest_in_the_valley():
-    obs, state = jax.vmap(RiskyMountainCar().reset)(jax.random.split(KEY, 5000))
+    obs, state = jax.device_get(jax.jit(jax.vmap(RiskyMountainCar().reset))(jax.random.split(KEY, 5000)))
     assert (obs[:, 1] == 0).all()
     assert (state.time == 0).all()
     assert -0.6 <= obs[:, 0].min() < -0.599 < -0.401 < obs[:, 0].max() <= -0.4
@@ -77,8 +88,10 @@ def test_an_episode_starts_at_rest_in_the_valley():
 @pytest.mark.parametrize("c", [0.5, 1.0])
 def test_the_penalty_has_the_law_of_the_paper(action, size, prob, c):
     n = 20_000
-    step = jax.jit(jax.vmap(RiskyMountainCar(c=c).step, (0, None, None)))
-    rewards = np.asarray(step(jax.random.split(KEY, n), car(-0.5), force(action))[2], np.float64)
+    env: Any = as_arrays(RiskyMountainCar(c=c))
+    cars = jax.tree.map(lambda x: np.full(n, x), car(-0.5))
+    results = step_many(env, jax.random.split(KEY, n), cars, np.full((n, 1), action, np.float32))
+    rewards = np.asarray(results[2], np.float64)
     penalty = rewards + 0.1 * action**2
     np.testing.assert_allclose(penalty[np.abs(penalty) > 1e-6], -c * size, rtol=1e-5)
     assert abs(penalty.mean() + c * size * prob) < 4 * c * size / n**0.5
@@ -86,7 +99,7 @@ def test_the_penalty_has_the_law_of_the_paper(action, size, prob, c):
 
 
 def test_the_penalty_is_also_paid_at_the_goal():
-    _, _, reward, terminated, _ = RiskyMountainCar(c=1.0).step(KEY, car(0.44, 0.05), force(1.0))
+    _, _, reward, terminated, _ = step_one(RiskyMountainCar(c=1.0), car(0.44, 0.05), force(1.0))
     assert terminated
     assert reward == pytest.approx(100 - 0.1 - 1)
 
@@ -95,21 +108,26 @@ def test_the_goal_terminates_and_the_limit_truncates():
     env = RiskyMountainCar(max_episode_steps=10)
     table = {(-0.5, 0.0, 8): (False, False), (-0.5, 0.0, 9): (False, True), (0.44, 0.05, 9): (True, False)}
     for start, ends in table.items():
-        _, state, _, *ended = env.step(KEY, car(*start), force(0.0))
+        _, state, _, *ended = step_one(env, car(*start), force(0.0))
         assert (*map(bool, ended),) == ends
         assert state.time == start[2] + 1
 
 
 def test_a_goal_velocity_must_be_reached():
-    fast, slow = RiskyMountainCar(goal_velocity=0.06), RiskyMountainCar(goal_velocity=0.04)
-    assert [bool(env.step(KEY, car(0.44, 0.05), force(0.0))[3]) for env in (fast, slow)] == [False, True]
+    fast, slow = (as_arrays(RiskyMountainCar(goal_velocity=v)) for v in (0.06, 0.04))
+    assert [bool(step_one(env, car(0.44, 0.05), force(0.0))[3]) for env in (fast, slow)] == [False, True]
+
+
+@eqx.filter_jit
+def first_rewards(stacked):
+    return eqx.filter_vmap(lambda env: env.step(KEY, car(-0.5), force(1.0))[2])(stacked)
 
 
 @pytest.mark.parametrize("last", [1.0, 1, np.float32(1), np.int64(1)], ids=["float", "int", "float32", "int64"])
 def test_the_weight_of_the_penalty_may_differ_between_lanes(last, unchecked):
     envs = [as_arrays(RiskyMountainCar(c=c, goal_velocity=0)) for c in (0.0, 0.5, last)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *envs)
-    rewards = eqx.filter_vmap(lambda env: env.step(KEY, car(-0.5), force(1.0))[2])(stacked)
+    rewards = first_rewards(stacked)
     np.testing.assert_allclose(rewards, [-0.1, -0.6, -1.1], rtol=1e-5)
 
 

@@ -37,7 +37,7 @@ def test_every_action_has_the_outcomes_of_the_enumerated_wind(fields):
         assert mdp.is_terminal(state) == over
 
 
-def test_known_values_of_the_mean_optimal_the_per_step_and_the_best_policy():
+def test_known_values_of_the_mean_optimal_the_per_step_and_the_best_policy(unchecked):
     mdp = rp.WindyCliff().mdp()
     neutral = greedy_law(mdp, mean)
     assert mean(neutral) == pytest.approx(4.807, abs=1e-3)

@@ -138,12 +138,6 @@ def all_adaptive_laws(mdp: rp.FiniteMDP, state, time: int = 0) -> list[PlainLaw]
     return list(laws.values())
 
 
-def best_adaptive_value(mdp: rp.FiniteMDP, risk: rp.RiskMeasure) -> float:
-    """Return the best value over all deterministic policies that see rewards, from one start state."""
-    (start,) = mdp.start
-    return max(value(risk, law) for law in all_adaptive_laws(mdp, start))
-
-
 def all_return_policies(mdp: rp.FiniteMDP) -> Iterator[rp.Law]:
     """Yield the law of every policy of (time, state, return so far); policies differ in reachable situations only."""
     unfinished: list[dict] = [{}]

@@ -181,14 +181,13 @@ def test_a_policy_with_too_many_situations_is_refused(monkeypatch):
 @pytest.mark.parametrize(
     "policy",
     [
-        {"0": "a", "1": "b", "2": "a"},
-        {"0": {"a": 0.2, "b": 0.8}, "1": {"a": 0.5, "b": 0.5}, "2": "b"},
-        ["a", "b", "b", "a"],
-        remembers_rewards,
-        alternates,
-        draws_its_memory,
+        pytest.param({"0": "a", "1": "b", "2": "a"}, id="markov", marks=pytest.mark.long),
+        pytest.param({"0": {"a": 0.2, "b": 0.8}, "1": {"a": 0.5, "b": 0.5}, "2": "b"}, id="stochastic"),
+        pytest.param(["a", "b", "b", "a"], id="list", marks=pytest.mark.long),
+        pytest.param(remembers_rewards, id="array memory"),
+        pytest.param(alternates, id="alternates", marks=pytest.mark.long),
+        pytest.param(draws_its_memory, id="lottery"),
     ],
-    ids=["markov", "stochastic", "list", "array memory", "alternates", "lottery"],
 )
 @pytest.mark.usefixtures("unchecked")
 def test_simulation_agrees_with_evaluation(policy):

@@ -37,7 +37,7 @@ sample = st.lists(number, min_size=1, max_size=12).map(np.array)
 @every_measure
 @fast
 @given(sample, st.data())
-@thorough(40)
+@thorough(20)
 def test_the_value_is_monotone_in_the_returns(measure, x, data):
     more = data.draw(st.lists(st.floats(0, 50), min_size=len(x), max_size=len(x)))
     assert x.min() - 1e-9 <= measure.value(x) <= measure.value(x + np.array(more)) + 1e-9
@@ -46,7 +46,7 @@ def test_the_value_is_monotone_in_the_returns(measure, x, data):
 @every_measure
 @fast
 @given(sample, number, st.floats(0, 100), st.randoms(use_true_random=False))
-@thorough(40)
+@thorough(20)
 def test_the_value_is_positively_homogeneous_and_translation_equivariant(measure, x, amount, factor, random):
     changed = list(factor * x + amount)
     random.shuffle(changed)
@@ -56,7 +56,7 @@ def test_the_value_is_positively_homogeneous_and_translation_equivariant(measure
 @every_measure
 @fast
 @given(sample)
-@thorough(40)
+@thorough(20)
 def test_the_value_is_additive_for_comonotone_returns(measure, u):
     rising, stairs = np.maximum(u, 0) ** 2, 10 * np.floor(u / 10)
     assert close(measure.value(rising + stairs), measure.value(rising) + measure.value(stairs), within=1e-8)
@@ -65,7 +65,7 @@ def test_the_value_is_additive_for_comonotone_returns(measure, u):
 @pytest.mark.parametrize("neutral", [CVaR(1), Wang(0), POW(0), CPW(1), Mixture([(1, Mean())])], ids=str)
 @fast
 @given(sample)
-@thorough(40)
+@thorough(20)
 def test_the_neutral_level_of_every_family_is_the_mean(neutral, x):
     assert close(neutral.value(x), x.mean())
 
@@ -73,7 +73,7 @@ def test_the_neutral_level_of_every_family_is_the_mean(neutral, x):
 @pytest.mark.parametrize(("averse", "seeking"), [(Wang(-0.75), Wang(0.75)), (POW(-2), POW(2))], ids=str)
 @fast
 @given(sample)
-@thorough(40)
+@thorough(20)
 def test_averse_and_seeking_levels_mirror_each_other(averse, seeking, x):
     assert close(averse.value(-x), -seeking.value(x))
     assert averse.value(x) <= x.mean() + 1e-9
@@ -131,7 +131,7 @@ counted = st.dictionaries(st.integers(-40, 40), st.integers(1, 5), min_size=1, m
 @every_measure
 @fast
 @given(counted)
-@thorough(40)
+@thorough(20)
 def test_a_sample_its_law_and_its_counts_have_the_same_value(measure, counts):
     atoms, times = np.array(list(counts)) / 4, np.array(list(counts.values()))
     drawn = np.repeat(atoms, times)
@@ -181,7 +181,7 @@ def test_cvar_is_exact_at_a_jump_and_between_jumps():
 @pytest.mark.parametrize(("level", "best"), [(-2, min), (2, max)])
 @fast
 @given(st.lists(number, min_size=1, max_size=5))
-@thorough(40)
+@thorough(20)
 def test_pow_is_the_expected_extreme_of_three_draws(level, best, x):
     assert close(POW(level).value(x), np.mean([best(draws) for draws in itertools.product(x, repeat=3)]))
 
@@ -318,14 +318,14 @@ def test_gradients_are_finite_with_ties_and_with_zero_probabilities(measure, pre
     empty_ends = np.array([0.25, 0.25, 1e-12, 0.0, 0.5, 0.0, 0.0])
     value, gradients = under_jax(measure, ties, empty_ends, precision)
     assert 1 - 1e-6 <= value <= 5 + 1e-5
-    assert all(jnp.isfinite(gradient).all() for gradient in jax.tree.leaves(gradients))
+    assert all(np.isfinite(gradient).all() for gradient in jax.tree.leaves(gradients))
     assert close(gradients[1].sum(), 1, within=1e-5)
 
 
 @pytest.mark.parametrize("measure", [POW(-2), POW(2), CPW(0.5)], ids=str)
 def test_the_gradient_of_distort_is_finite_even_where_the_true_slope_is_infinite(measure):
     slopes = jax.jit(jax.vmap(jax.grad(measure.distort)))(jnp.array([0.0, 1e-30, 1e-9, 0.5, 1.0]))
-    assert jnp.isfinite(slopes).all()
+    assert np.isfinite(slopes).all()
     assert slopes[3] > 0
 
 

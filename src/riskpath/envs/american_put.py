@@ -14,14 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from riskpath.envs.market import (
-    MarketProblem,
-    known,
-    market_spec,
-    points_at,
-    require_prices,
-    require_resolution,
-)
+from riskpath.envs.market import MarketProblem, known, market_spec, points_at, require_prices, require_resolution
 from riskpath.mdp.grid.problem import GridProblem, normal_noise
 from riskpath.types import EnvSpec
 from riskpath.validation import as_parameter, fields, require_counts, require_finite, require_positive

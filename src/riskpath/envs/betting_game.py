@@ -8,10 +8,9 @@ is therefore the final money minus the first. Bets and probabilities are those o
 import math
 from typing import NamedTuple
 
-from riskpath.envs.finite import FiniteProblem, scaled
+from riskpath.envs.finite import FiniteProblem, explored, scaled
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
-from riskpath.memory import require_table
 from riskpath.registry import register
 from riskpath.validation import fields, require_counts, require_finite, require_share
 
@@ -66,21 +65,14 @@ class BettingGame(FiniteProblem):
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """Return the problem for the exact solvers."""
         bet_of, is_over, features = self.bet, self.is_over, self.features  # Equinox binds slowly
-        start = Purse(float(self.start_money), 0)
-        outcomes = {}
-        found = {start: None}
-        queue, room = [start], 100_000
-        for purse in queue:  # grows while it is read
-            if is_over(purse):
-                continue
-            if (pairs := len(queue) * (self.bets + 1)) > room:
-                require_table("BettingGame", pairs)
-                room = 2 * pairs
-            for action in range(self.bets + 1):
-                bet = bet_of(purse.money, action)
-                won, lost = Purse(purse.money + bet, purse.round + 1), Purse(purse.money - bet, purse.round + 1)
-                outcomes[purse, action] = [(self.p_win, bet, won), (1 - self.p_win, -bet, lost)]
-                queue += [following for following in dict.fromkeys((won, lost)) if following not in found]
-                found |= {won: None, lost: None}
-        vectors = {purse: features(purse) for purse in found}
-        return FiniteMDP.from_outcomes(outcomes, start, discount, name="BettingGame", features=vectors)
+        p_win, actions = self.p_win, range(self.bets + 1)
+
+        def options(purse: Purse) -> dict[int, list[tuple[float, float, Purse]]]:
+            money, played = purse.money, purse.round + 1
+            bets = {} if is_over(purse) else {action: bet_of(money, action) for action in actions}
+            return {
+                action: [(p_win, bet, Purse(money + bet, played)), (1 - p_win, -bet, Purse(money - bet, played))]
+                for action, bet in bets.items()
+            }
+
+        return explored("BettingGame", Purse(float(self.start_money), 0), options, features, discount)

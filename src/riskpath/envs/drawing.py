@@ -62,11 +62,23 @@ def canvas_of(width: int, height: int, background: UInt8[np.ndarray, "H W 3"] | 
     return Canvas(width, height, background)
 
 
-def footer(canvas: "Canvas", step: int, steps: int, total: float) -> None:
-    """Write the time of the episode and its return so far."""
-    height = canvas.height - FOOTER / 2
-    canvas.text((MARGIN + 6, height), f"step {step} of {steps}", 15, MUTED, "left")
-    canvas.text((canvas.width - MARGIN - 6, height), f"total {signed(total)}", 17, INK, "right", weight="bold")
+def finished(canvas: "Canvas", episode: Episode, steps: int, decimals: int = 9) -> UInt8[np.ndarray, "H W 3"]:
+    """Write the time of the episode and its return so far below a picture, and return the picture."""
+    height, total = canvas.height - FOOTER / 2, signed(round(sum(episode.rewards), decimals))
+    canvas.text((MARGIN + 6, height), f"step {len(episode.rewards)} of {steps}", 15, MUTED, "left")
+    canvas.text((canvas.width - MARGIN - 6, height), f"total {total}", 17, INK, "right", weight="bold")
+    return canvas.image()
+
+
+def mark(canvas: "Canvas", place: tuple[float, float], radius: float, inner: float) -> None:
+    """Draw a ring: where the episode is now."""
+    canvas.disc(place, radius, INK)
+    canvas.disc(place, inner, WHITE)
+
+
+def paper(width: int, height: int, background: UInt8[np.ndarray, "H W 3"] | None = None) -> "Canvas":
+    """Return a canvas with room for the text that `finished` writes below the picture."""
+    return canvas_of(width, height + FOOTER, background)
 
 
 @functools.lru_cache(maxsize=64)

@@ -5,10 +5,10 @@ parametrised families such as `RiskyGrid`.
 """
 
 import abc
+import dataclasses
 import functools
 import hashlib
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -18,8 +18,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from riskpath.envs.environment import Environment
+from riskpath.mdp.layers import successors
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import State
+from riskpath.memory import require_table
 from riskpath.types import EnvSpec, Key
 
 FEW_STATES = 2_048
@@ -162,16 +164,11 @@ def as_finite(problem: FiniteProblem) -> FiniteEnvironment:
 def state_numbers(mdp: FiniteMDP) -> dict[State, int]:
     """Number every state that an episode can reach, terminal ones included, in breadth-first order from the start."""
     steps: dict[State, int] = dict.fromkeys(mdp.start, 0)
-    queue = deque(steps)
-    while queue:
-        state = queue.popleft()
-        if mdp.is_terminal(state, steps[state]):
-            continue
-        for outcomes in mdp.outcomes[state].values():
-            for outcome in outcomes:
-                if outcome.next not in steps:
-                    steps[outcome.next] = steps[state] + 1
-                    queue.append(outcome.next)
+    queue = list(steps)
+    for state in queue:  # grows while it is read
+        new = {} if mdp.is_terminal(state, steps[state]) else successors(mdp.outcomes, [state])
+        queue += [following for following in new if following not in steps]
+        steps |= {following: steps[state] + 1 for following in new if following not in steps}
     return {state: number for number, state in enumerate(steps)}
 
 
@@ -201,11 +198,10 @@ def tabulate(mdp: FiniteMDP) -> Tables:
     start = np.cumsum([mdp.start.get(state, 0.0) for state in states])
     start[len(mdp.start) - 1 :] = 1.0
     return Tables(
-        jnp.asarray(cumulative, jnp.float32),
-        jnp.asarray(reward, jnp.float32),
-        jnp.asarray(next_state, jnp.int32),
+        *(jnp.asarray(table.astype(np.float32)) for table in (cumulative, reward)),  # NumPy needs no compiled program
+        jnp.asarray(next_state.astype(np.int32)),
         jnp.asarray(available),
-        jnp.asarray(start, jnp.float32),
+        jnp.asarray(start.astype(np.float32)),
         mdp.max_episode_steps,
         mdp.horizon,
         len(mdp.start) == 1 and bool((next_state == next_state[:, :, :1]).all()),
@@ -256,16 +252,36 @@ def pad_alike(environments: list[FiniteEnvironment]) -> list[FiniteEnvironment]:
 def _padded(tables: Tables, states: int, outcomes: int) -> Tables:
     """Return tables padded to these numbers of states and outcomes."""
 
-    def pad(array: Any, *, value: float = 0) -> Array:
+    def pad(name: str) -> Array:
+        array = np.asarray(getattr(tables, name))
         more = [(0, states - array.shape[0]), (0, 0), (0, outcomes - array.shape[-1])][: array.ndim]
-        return jnp.asarray(np.pad(np.asarray(array), more, constant_values=value))
+        return jnp.asarray(np.pad(array, more, constant_values=1 if name in ("cumulative", "start") else 0))
 
-    arrays = (pad(tables.cumulative, value=1), pad(tables.reward), pad(tables.next_state), pad(tables.available))
-    fixed = (tables.max_episode_steps, tables.horizon, tables.deterministic)
-    features = None if tables.features is None else pad(tables.features)
-    return Tables(
-        *arrays, pad(tables.start, value=1), *fixed, features, tables.bounds, tables.levels, tables.coordinates
-    )
+    names = ["cumulative", "reward", "next_state", "available", "start"]
+    names += [] if tables.features is None else ["features"]
+    return dataclasses.replace(tables, **{name: pad(name) for name in names})
+
+
+def explored(
+    name: str, start: Any, options: Callable[[Any], Mapping[Any, Any]], features: Callable[[Any], Any], discount: float
+) -> FiniteMDP:
+    """Return the problem of all states that can be reached.
+
+    `options` returns {action: [(probability, reward, next state), …]} for a state, or {} where the episode ends.
+    """
+    outcomes, queue, known, room = {}, [start], {start}, 100_000
+    for state in queue:  # grows while it is read
+        choices = options(state)
+        if (pairs := len(queue) * len(choices)) > room:
+            require_table(name, pairs)
+            room = 2 * pairs
+        for action, listed in choices.items():
+            outcomes[state, action] = listed
+            new = dict.fromkeys(following for *_, following in listed if following not in known)
+            queue += new
+            known |= new.keys()
+    vectors = {state: features(state) for state in queue}
+    return FiniteMDP.from_outcomes(outcomes, start, discount, name=name, features=vectors)
 
 
 def scaled(value: float, most: float) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 from riskpath.envs.plain_spaces import build_element, choice_numbers, choice_sizes, describe_space
 from riskpath.errors import RiskpathError, short_repr
 from riskpath.extras import needs_extra
+from riskpath.risk.inverse import namespace
 
 with needs_extra("gymnasium", "a Gymnasium environment"):
     from gymnasium import spaces
@@ -48,8 +49,8 @@ class JointActions:
         for size in reversed(self.sizes):
             numbers.append(action % size)
             action = action // size
-        stack = np.stack if isinstance(action, np.ndarray | np.generic | int) else _jax_stack
-        return stack(numbers[::-1], axis=-1)
+        xp, _ = namespace(action)
+        return xp.stack(numbers[::-1], axis=-1)
 
     def number(self, parts: np.ndarray) -> np.ndarray:
         """Return the agent's action with these numbers of choices: the inverse of `parts`."""
@@ -89,12 +90,6 @@ class JointActions:
         if self.one_number:
             return np.ones(math.prod(self.sizes), bool)
         return self.padded([np.ones(size, bool) for size in self.sizes])
-
-
-def _jax_stack(numbers: list[Any], axis: int) -> Any:
-    import jax.numpy as jnp
-
-    return jnp.stack(numbers, axis=axis)
 
 
 def is_discrete(space: spaces.Space) -> bool:

@@ -8,7 +8,7 @@ Almgren and Chriss on a tree of prices.
 
 from typing import NamedTuple
 
-from riskpath.envs.finite import FiniteProblem, scaled
+from riskpath.envs.finite import FiniteProblem, explored, scaled
 from riskpath.mdp.model import FiniteMDP
 from riskpath.memory import require_table
 from riskpath.registry import register
@@ -71,21 +71,16 @@ class Liquidation(FiniteProblem):
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """Return the problem for the exact solvers."""
         require_table("Liquidation", self.lots * min(self.max_sale + 1, self.lots + 1) * self.steps**2 / 2)
-        start, proceeds, features = Position(self.lots, 0, 0), self.proceeds, self.features  # Equinox binds slowly
-        outcomes = {}
-        layer = {start: None}
-        found = dict(layer)
-        for _ in range(self.steps):
-            following: dict[Position, None] = {}
-            for position in layer:
-                for sale in range(min(self.max_sale, position.left) + 1):
-                    listed = outcomes[position, sale] = []
-                    for prob, move in ((self.p_up, 1), (1 - self.p_up, -1)):
-                        level = position.level + move
-                        reached = Position(position.left - sale, level, position.step + 1)
-                        listed.append((prob, proceeds(position, sale, level), reached))
-                        following[reached] = None
-            layer = following
-            found |= layer
-        vectors = {position: features(position) for position in found}
-        return FiniteMDP.from_outcomes(outcomes, start, discount, name="Liquidation", features=vectors)
+        proceeds, moves = self.proceeds, ((self.p_up, 1), (1 - self.p_up, -1))  # Equinox binds slowly
+
+        def options(position: Position) -> dict[int, list[tuple[float, float, Position]]]:
+            left, level, step = position
+            return {
+                sale: [
+                    (prob, proceeds(position, sale, level + move), Position(left - sale, level + move, step + 1))
+                    for prob, move in moves
+                ]
+                for sale in (range(min(self.max_sale, left) + 1) if step < self.steps else ())
+            }
+
+        return explored("Liquidation", Position(self.lots, 0, 0), options, self.features, discount)

@@ -129,10 +129,5 @@ def market_spec(env: MarketProblem, *bounds: tuple[float, float]) -> EnvSpec:
     )
 
 
-def amounts(low: Any, high: Any, count: int) -> Float[np.ndarray, " A"]:
-    """Return equally spaced amounts."""
-    return np.linspace(float(low), float(high), count)
-
-
 def _observe(market: Market) -> Float[Array, " n"]:
     return jnp.stack([*market.state, market.time.astype(jnp.float32)])

@@ -16,14 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from riskpath.envs.market import (
-    MarketProblem,
-    amounts,
-    known,
-    market_spec,
-    points_at,
-    require_resolution,
-)
+from riskpath.envs.market import MarketProblem, known, market_spec, points_at, require_resolution
 from riskpath.mdp.grid.problem import GridProblem, normal_noise
 from riskpath.types import EnvSpec
 from riskpath.validation import as_parameter, fields, require_counts, require_finite, require_positive
@@ -128,7 +121,7 @@ class MeanReversionTrading(MarketProblem):
         largest = float(self.max_trade)
         unit = 2 * largest / (count - 1)
         lots = round(INVENTORY / 2 * largest / unit)
-        actions = amounts(-largest, largest, count)
+        actions = np.linspace(-largest, largest, count)
         return GridProblem(
             axes={
                 "price": float(self.theta) + np.linspace(-reach, reach, points_at(33, resolution)),

@@ -14,14 +14,7 @@ import jax.scipy.stats
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from riskpath.envs.market import (
-    MarketProblem,
-    amounts,
-    known,
-    market_spec,
-    points_at,
-    require_resolution,
-)
+from riskpath.envs.market import MarketProblem, known, market_spec, points_at, require_resolution
 from riskpath.mdp.grid.problem import GridProblem, normal_noise
 from riskpath.types import EnvSpec
 from riskpath.validation import (
@@ -123,7 +116,7 @@ class OptionHedging(MarketProblem):
         count = 41 if self.continuous else self.hedges
         start = float(self.start_price)
         reach = 4.5 * self._spread + abs(np.log(start / float(self.strike)))
-        hedges = amounts(0.0, 1.0, count)
+        hedges = np.linspace(0.0, 1.0, count)
         return GridProblem(
             axes={
                 "price": float(self.strike) * np.exp(np.linspace(-reach, reach, points_at(121, resolution))),

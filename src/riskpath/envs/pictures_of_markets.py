@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from riskpath.envs.american_put import AmericanPut
-from riskpath.envs.drawing import COLOURS, FOOTER, INK, MUTED, WHITE, Episode, canvas_of, footer, picture, signed
+from riskpath.envs.drawing import COLOURS, MUTED, Episode, finished, mark, paper, picture, signed
 from riskpath.envs.market import MarketProblem
 from riskpath.envs.mean_reversion_trading import MeanReversionTrading
 from riskpath.envs.option_hedging import OptionHedging
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def draw_market(env: MarketProblem, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
     """Draw the path of the price with the rewards received, and the position as bars below it."""
     left, right, top, bottom = 64, 492, 48, 248
-    canvas = canvas_of(512, 322 + FOOTER)
+    canvas = paper(512, 322)
     low, high = env.view
 
     def at(step: float, price: float) -> tuple[float, float]:
@@ -37,13 +37,11 @@ def draw_market(env: MarketProblem, episode: Episode) -> UInt8[np.ndarray, "H W 
     canvas.line(path, 3, "#2f6da8")
     for place in path:
         canvas.disc(place, 4, "#2f6da8")
-    canvas.disc(path[-1], 8, INK)
-    canvas.disc(path[-1], 4, WHITE)
+    mark(canvas, path[-1], 8, 4)
     _positions(canvas, episode, at, 292)
     if episode.rewards:
         canvas.text((right, 20), f"last reward {signed(episode.rewards[-1], 4)}", 13, MUTED, "right")
-    footer(canvas, len(episode.rewards), env.steps, round(sum(episode.rewards), 4))
-    return canvas.image()
+    return finished(canvas, episode, env.steps, decimals=4)
 
 
 def _reference(env: MarketProblem) -> tuple[float, str]:

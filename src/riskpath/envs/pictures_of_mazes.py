@@ -7,20 +7,7 @@ from jaxtyping import UInt8
 
 from riskpath.envs import guarded_maze, patrolled_maze
 from riskpath.envs.autonomous_vehicle import CORNER, TIMES, AutonomousVehicle, Crossing, road
-from riskpath.envs.drawing import (
-    COLOURS,
-    FOOTER,
-    INK,
-    MARGIN,
-    MUTED,
-    WHITE,
-    Episode,
-    canvas_of,
-    footer,
-    picture,
-    signed,
-    visited,
-)
+from riskpath.envs.drawing import COLOURS, INK, MARGIN, MUTED, Episode, finished, mark, paper, picture, signed, visited
 from riskpath.envs.guarded_maze import CELLS, GuardedMaze
 from riskpath.envs.patrolled_maze import PatrolledMaze
 
@@ -46,7 +33,7 @@ def draw_patrolled_maze(env: PatrolledMaze, episode: Episode) -> UInt8[np.ndarra
 
 def _maze(lines: tuple[str, ...], places: Any, episode: Episode, steps: int) -> UInt8[np.ndarray, "H W 3"]:
     side = PITCH * len(lines)
-    canvas = canvas_of(side + 2 * MARGIN, side + MARGIN + FOOTER)
+    canvas = paper(side + 2 * MARGIN, side + MARGIN)
     colours = {"#": MUTED, "G": COLOURS["goal"], "X": COLOURS["orange"], "S": COLOURS["start"]}
 
     def at(place: tuple[float, float]) -> tuple[float, float]:
@@ -60,15 +47,14 @@ def _maze(lines: tuple[str, ...], places: Any, episode: Episode, steps: int) -> 
             if sign in "GX":
                 canvas.text((x, y - 16), "goal" if sign == "G" else "guard", 13, INK, weight="bold")
     _way(canvas, [at(place) for place in places])
-    footer(canvas, len(episode.rewards), steps, sum(episode.rewards))
-    return canvas.image()
+    return finished(canvas, episode, steps)
 
 
 @picture.register(AutonomousVehicle)
 def draw_autonomous_vehicle(env: AutonomousVehicle, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
     """Draw the roads in the colour of their kind, the way so far, and the possible times of each kind."""
     pitch = 110
-    canvas = canvas_of(CORNER[0] * pitch + 8 * MARGIN, CORNER[1] * pitch + 9 * MARGIN + FOOTER)
+    canvas = paper(CORNER[0] * pitch + 8 * MARGIN, CORNER[1] * pitch + 9 * MARGIN)
 
     def at(place: Any) -> tuple[float, float]:
         return 4 * MARGIN + place.x * pitch, 7 * MARGIN + (CORNER[1] - place.y) * pitch
@@ -88,12 +74,10 @@ def draw_autonomous_vehicle(env: AutonomousVehicle, episode: Episode) -> UInt8[n
     x, y = at(Crossing(*CORNER))
     canvas.text((x, y - 24), signed(env.arrival), 15, INK, weight="bold")
     _way(canvas, [at(place) for place in visited(env, episode)])
-    footer(canvas, len(episode.rewards), env.max_episode_steps, sum(episode.rewards))
-    return canvas.image()
+    return finished(canvas, episode, env.max_episode_steps)
 
 
 def _way(canvas: Any, points: list[tuple[float, float]]) -> None:
     """Draw a way and where it ends."""
     canvas.line(points, 4, INK)
-    canvas.disc(points[-1], 12, INK)
-    canvas.disc(points[-1], 6, WHITE)
+    mark(canvas, points[-1], 12, 6)

@@ -14,8 +14,9 @@ from riskpath.envs.drawing import (
     MUTED,
     WHITE,
     Episode,
-    canvas_of,
-    footer,
+    finished,
+    mark,
+    paper,
     picture,
     signed,
     states_of,
@@ -31,7 +32,7 @@ def draw_windy_cliff(env: WindyCliff, episode: Episode) -> UInt8[np.ndarray, "H 
     """Draw the cells with the cliff at the bottom, the way so far, and the reward of the last step."""
     places = visited(env, episode)
     pitch = max(6, 640 // env.width // 2 * 2)  # even, because video encoders need an even size of the picture
-    canvas = canvas_of(env.width * pitch + 2 * MARGIN, env.height * pitch + MARGIN + FOOTER)
+    canvas = paper(env.width * pitch + 2 * MARGIN, env.height * pitch + MARGIN)
     gap, letters = max(1, pitch // 32), min(16.0, pitch / 5)
 
     def at(x: float, y: float) -> tuple[float, float]:
@@ -48,13 +49,11 @@ def draw_windy_cliff(env: WindyCliff, episode: Episode) -> UInt8[np.ndarray, "H 
     way = [at(place.x, place.y) for place in places]
     canvas.line(way, max(1.5, pitch / 20), "#7f8b98")
     canvas.line(way[-2:], max(2.0, pitch / 11), INK)
-    canvas.disc(way[-1], pitch / 5, INK)
-    canvas.disc(way[-1], pitch / 9, WHITE)
-    footer(canvas, len(episode.rewards), env.horizon, sum(episode.rewards))
+    mark(canvas, way[-1], pitch / 5, pitch / 9)
     if episode.rewards:
         last = f"last reward {signed(episode.rewards[-1])}"
         canvas.text((canvas.width / 2, canvas.height - FOOTER / 2), last, 15, MUTED)
-    return canvas.image()
+    return finished(canvas, episode, env.horizon)
 
 
 @picture.register(RandomMDP)
@@ -71,8 +70,7 @@ def draw_random_mdp(env: RandomMDP, episode: Episode) -> UInt8[np.ndarray, "H W 
             middle = ((left + right) / 2, (above + below) / 2)
             graph.canvas.disc(middle, 15, WHITE)
             graph.canvas.text(middle, signed(reward), 14, INK, weight="bold")
-    footer(graph.canvas, len(episode.rewards), env.depth, sum(episode.rewards))
-    return graph.canvas.image()
+    return finished(graph.canvas, episode, env.depth)
 
 
 @functools.lru_cache(maxsize=8)
@@ -96,7 +94,7 @@ class _Graph:
         self.across, self.down = 560 / env.depth, min(100.0, 320 / env.width)
         self.radius = max(2.0, min(20.0, self.across / 5, self.down / 3))
         height = int(env.width * self.down) // 2 * 2
-        self.canvas = canvas_of(640, height + MARGIN + FOOTER, background)
+        self.canvas = paper(640, height + MARGIN, background)
         self.middle = MARGIN + height / 2
 
     def at(self, node: Node) -> tuple[float, float]:

@@ -8,14 +8,14 @@ from jaxtyping import UInt8
 from riskpath.envs.betting_game import BettingGame
 from riskpath.envs.drawing import (
     COLOURS,
-    FOOTER,
     INK,
     MARGIN,
     MUTED,
     WHITE,
     Episode,
-    canvas_of,
-    footer,
+    finished,
+    mark,
+    paper,
     picture,
     signed,
     visited,
@@ -33,7 +33,7 @@ class _Chart:
     """A canvas with columns for the times 0, …, `steps`, numbered below."""
 
     def __init__(self, steps: int, height: int):
-        self.canvas = canvas_of(WIDTH, height + FOOTER)
+        self.canvas = paper(WIDTH, height)
         self.pitch = (WIDTH - LEFT - MARGIN) / (steps + 1)
         self.letters = min(14.0, self.pitch / 3.4)
         self.base = height - 26
@@ -100,8 +100,7 @@ def _draw_purses(
         chart.bar(time, height(purse.money), chart.base, INK if time == len(purses) - 1 else colour)
         chart.text(time, height(purse.money) - 12, f"{purse.money:.4g}")
     chart.rewards(16, episode.rewards)
-    footer(chart.canvas, len(episode.rewards), env.rounds, sum(episode.rewards))
-    return chart.canvas.image()
+    return finished(chart.canvas, episode, env.rounds)
 
 
 @picture.register(RiverSwim)
@@ -123,10 +122,8 @@ def draw_river_swim(env: RiverSwim, episode: Episode) -> UInt8[np.ndarray, "H W 
     chart.canvas.line(way, max(1.5, dot / 2), INK)
     for point, reward in zip(way[:-1], episode.rewards, strict=True):
         chart.canvas.disc(point, dot, COLOURS["goal"] if reward else COLOURS["blue"])
-    chart.canvas.disc(way[-1], dot + 2, INK)
-    chart.canvas.disc(way[-1], dot / 2, WHITE)
-    footer(chart.canvas, len(episode.rewards), env.steps, sum(episode.rewards))
-    return chart.canvas.image()
+    mark(chart.canvas, way[-1], dot + 2, dot / 2)
+    return finished(chart.canvas, episode, env.steps)
 
 
 @picture.register(Inventory)
@@ -150,8 +147,7 @@ def draw_inventory(env: Inventory, episode: Episode) -> UInt8[np.ndarray, "H W 3
         if stock.units:
             chart.text(time, height(stock.units / 2), f"{stock.units}", WHITE if time == len(stocks) - 1 else INK)
     chart.rewards(16, episode.rewards)
-    footer(chart.canvas, len(episode.rewards), env.steps, sum(episode.rewards))
-    return chart.canvas.image()
+    return finished(chart.canvas, episode, env.steps)
 
 
 @picture.register(Liquidation)
@@ -177,8 +173,7 @@ def draw_liquidation(env: Liquidation, episode: Episode) -> UInt8[np.ndarray, "H
     chart.canvas.text((LEFT - 8, middle), "price", 12, MUTED, "right")
     chart.canvas.text((LEFT - 8, floor - room / 2), "lots left", 12, MUTED, "right")
     chart.canvas.line(path, min(4.0, 1 + dot), INK)
-    chart.canvas.disc(path[-1], dot + 4, INK)
-    chart.canvas.disc(path[-1], dot + 0.5, WHITE)
+    mark(chart.canvas, path[-1], dot + 4, dot + 0.5)
     chart.level(floor, "")
     for time, position in enumerate(positions):
         now = time == len(positions) - 1
@@ -190,5 +185,4 @@ def draw_liquidation(env: Liquidation, episode: Episode) -> UInt8[np.ndarray, "H
             chart.text(time, top + room * sold / env.lots / 2, f"−{sold}")
         chart.text(time, top - 11, f"{position.left}", INK if now else MUTED)
     chart.rewards(16, episode.rewards)
-    footer(chart.canvas, len(episode.rewards), env.steps, sum(episode.rewards))
-    return chart.canvas.image()
+    return finished(chart.canvas, episode, env.steps)

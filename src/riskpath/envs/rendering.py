@@ -24,8 +24,10 @@ from riskpath.envs.drawing import (
     WHITE,
     Episode,
     canvas_of,
-    footer,
+    finished,
     has_picture,
+    mark,
+    paper,
     picture,
     signed,
     states_of,
@@ -49,12 +51,10 @@ def draw_grid(env: RiskyGrid, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
     for cell in path:
         board.cell(cell)  # over the text on the empty board
     board.canvas.line([board.at(cell) for cell in path], max(2.0, board.pitch / 9), INK)
-    board.canvas.disc(board.at(path[-1]), board.pitch / 5, INK)
-    board.canvas.disc(board.at(path[-1]), board.pitch / 9, WHITE)
+    mark(board.canvas, board.at(path[-1]), board.pitch / 5, board.pitch / 9)
     for cell, reward in zip(path[1:], episode.rewards, strict=True):
         board.text(cell, 0.9, 0.84, signed(reward), INK, "right", "bold")  # beside the path
-    footer(board.canvas, len(episode.rewards), 2 * env.forks, sum(episode.rewards))
-    return board.canvas.image()
+    return finished(board.canvas, episode, 2 * env.forks)
 
 
 @functools.lru_cache(maxsize=8)
@@ -79,7 +79,7 @@ class _Board:
         size = env.forks + 1
         self.pitch = max(6, 480 // size // 2 * 2)  # even, because video encoders need an even size of the picture
         self.letters = min(16, self.pitch / 7)
-        self.canvas = canvas_of(size * self.pitch + 2 * MARGIN, size * self.pitch + MARGIN + FOOTER, background)
+        self.canvas = paper(size * self.pitch + 2 * MARGIN, size * self.pitch + MARGIN, background)
 
     def at(self, cell: Cell, right: float = 0.5, down: float = 0.5) -> tuple[float, float]:
         """Return the pixel at a fraction of a cell."""
@@ -102,7 +102,7 @@ class _Board:
 @picture.register(ThreeState)
 def draw_three_state(env: ThreeState, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
     """Draw the three states in a row; between them the possible rewards, or the one received."""
-    canvas = canvas_of(512, 156 + FOOTER)
+    canvas = paper(512, 156)
     places = [(76.0, 84.0), (256.0, 84.0), (436.0, 84.0)]
     here = len(episode.rewards)
     for step, (left, right) in enumerate(itertools.pairwise(places)):
@@ -116,8 +116,7 @@ def draw_three_state(env: ThreeState, episode: Episode) -> UInt8[np.ndarray, "H 
     for number, (place, name) in enumerate(zip(places, ("s0", "s1", "end"), strict=True)):
         canvas.disc(place, 36, INK if number == here else COLOURS["goal" if name == "end" else "blue"])
         canvas.text(place, name, 17, WHITE if number == here else INK)
-    footer(canvas, here, 2, sum(episode.rewards))
-    return canvas.image()
+    return finished(canvas, episode, 2)
 
 
 @picture.register(RiskyMountainCar)

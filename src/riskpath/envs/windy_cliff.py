@@ -8,7 +8,7 @@ time limit only the goal counts. Published as the windy cliff of QR-SRM with a l
 
 from typing import NamedTuple
 
-from riskpath.envs.finite import FiniteProblem, scaled
+from riskpath.envs.finite import FiniteProblem, explored, scaled
 from riskpath.mdp.model import FiniteMDP
 from riskpath.memory import require_table
 from riskpath.registry import register
@@ -71,25 +71,17 @@ class WindyCliff(FiniteProblem):
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         """Return the problem for the exact solvers."""
         require_table("WindyCliff", 2 * self.width * self.height * self.horizon)
-        start, move, reward, features = Place(0, 0, 0), self.move, self.reward, self.features  # Equinox binds slowly
-        share = self.p_wind / len(MOVES)
-        outcomes = {}
-        layer = {start: None}
-        found = dict(layer)
-        for _ in range(self.horizon):
-            following: dict[Place, None] = {}
-            for place in layer:
-                if place[:2] == (self.width - 1, 0):
-                    continue
-                ends = {direction: move(place, direction) for direction in MOVES}
-                rewards = {direction: reward(end) for direction, end in ends.items()}
-                for action in MOVES:
-                    outcomes[place, action] = [
-                        (share + (1 - self.p_wind) * (direction == action), rewards[direction], end)
-                        for direction, end in ends.items()
-                    ]
-                following |= dict.fromkeys(ends.values())
-            layer = following
-            found |= layer
-        vectors = {place: features(place) for place in found}
-        return FiniteMDP.from_outcomes(outcomes, start, discount, name="WindyCliff", features=vectors)
+        move, reward, goal, horizon = self.move, self.reward, (self.width - 1, 0), self.horizon  # Equinox binds slowly
+        share, calm = self.p_wind / len(MOVES), 1 - self.p_wind
+
+        def options(place: Place) -> dict[str, list[tuple[float, float, Place]]]:
+            if place[:2] == goal or place.step == horizon:
+                return {}
+            ends = {direction: move(place, direction) for direction in MOVES}
+            paid = [(direction, reward(end), end) for direction, end in ends.items()]
+            return {
+                action: [(share + calm * (direction == action), gained, end) for direction, gained, end in paid]
+                for action in MOVES
+            }
+
+        return explored("WindyCliff", Place(0, 0, 0), options, self.features, discount)

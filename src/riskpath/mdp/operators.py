@@ -94,7 +94,8 @@ def risk_greedy_bellman(mdp: FiniteMDP, table: Table, risk: RiskMeasure | str, t
 
 def histories(mdp: FiniteMDP) -> list[History]:
     """Return all histories that end in a non-terminal state, starting in any reachable state."""
-    _require_deterministic(mdp)
+    if mdp.successor is None:
+        raise RiskpathError("histories without rewards need deterministic transitions")
     require_exact_steps(mdp.max_episode_steps)
     listed: list[History] = []
     current: list[History] = [(state,) for state in dict.fromkeys(s for layer in mdp.layers.distinct for s in layer)]
@@ -194,8 +195,3 @@ def _extend(mdp: FiniteMDP, history: History, action: Action) -> History | None:
     following = (mdp.successor or {})[history[-1], action]
     time = (len(history) + 1) // 2
     return None if mdp.is_terminal(following, time) else (*history, action, following)
-
-
-def _require_deterministic(mdp: FiniteMDP) -> None:
-    if mdp.successor is None:
-        raise RiskpathError("histories without rewards need deterministic transitions")

@@ -64,6 +64,13 @@ class TimedPolicy:
         return _look_up(self.table, (time, state), "(time, state)"), time + 1
 
 
+def timed_policy(table: Mapping[Any, Action]) -> MarkovPolicy | TimedPolicy:
+    """Return the policy of {(time, state): action}, as a table of states where the time does not matter."""
+    plain = {state: action for (_, state), action in table.items()}
+    same = all(plain[state] == action for (_, state), action in table.items())
+    return MarkovPolicy(plain) if same else TimedPolicy(table)
+
+
 @dataclass(frozen=True)
 class HistoryPolicy:
     """π(h): the action depends on all states and actions so far, not on rewards. The class of Trajectory Q-Learning."""

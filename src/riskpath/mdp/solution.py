@@ -90,5 +90,22 @@ class Solution:
         }
 
 
+def solution_of(
+    mdp: FiniteMDP,
+    risk: RiskMeasure,
+    law: Law,
+    policy: Policy,
+    optimal: bool,
+    report: str,
+    details: dict[str, Any] | None = None,
+    bounds: tuple[float, float] | None = None,
+    components: tuple[Component, ...] = (),
+    policies: str = "adaptive",
+) -> Solution:
+    """Return a solution whose value is the risk of its distribution."""
+    value = float(risk.value(law))
+    return Solution(mdp, risk, policies, value, law, policy, optimal, report, details or {}, bounds, components)
+
+
 def _as_json(part: Component) -> dict[str, Any]:
     return {"prob": part.prob, "atoms": part.law.atoms.tolist(), "probs": part.law.probs.tolist()}

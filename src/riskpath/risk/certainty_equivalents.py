@@ -36,9 +36,10 @@ class CertaintyEquivalent(UtilityForm):
     def now(self, atoms: Any, probs: Any) -> Any:
         """Return the best b: golden sections between the smallest and the largest return."""
         xp, _ = namespace(atoms, probs, self)
+        utility = self.utility  # Equinox binds slowly
 
         def objective(b: Any) -> Any:
-            return b + xp.sum(probs * self.utility(atoms - b))
+            return b + xp.sum(probs * utility(atoms - b))
 
         low = xp.min(xp.where(probs > 0, atoms, xp.inf))
         width = xp.max(xp.where(probs > 0, atoms, -xp.inf)) - low

@@ -32,12 +32,8 @@ class Mixture(DistortionMeasure):
     """The measures, in the order of their shares."""
 
     def __init__(self, parts: Iterable[tuple[Any, RiskMeasure | str]]):
-        flat = [inner for part in parts for inner in _flatten(part)]
-        self.shares = tuple(share for share, _ in flat)
-        self.measures = tuple(as_distortion(measure, "Mixture", "WeightedSum mixes it") for _, measure in flat)
-
-    def __check_init__(self):
-        _check_shares(self.shares)
+        self.shares, measures = _flatten(parts)
+        self.measures = tuple(as_distortion(measure, "Mixture", "WeightedSum mixes it") for measure in measures)
 
     def distort(self, tau: Tau) -> Any:
         """Return h⁻¹(τ) for the h of the mixture."""
@@ -79,12 +75,7 @@ class WeightedSum(RiskMeasure):
     """The measures, in the order of their shares."""
 
     def __init__(self, parts: Iterable[tuple[Any, RiskMeasure | str]]):
-        flat = [inner for part in parts for inner in _flatten(part)]
-        self.shares = tuple(share for share, _ in flat)
-        self.measures = tuple(measure for _, measure in flat)
-
-    def __check_init__(self):
-        _check_shares(self.shares)
+        self.shares, self.measures = _flatten(parts)
 
     def of(self, atoms: Any, probs: Any) -> Any:
         """Return Σᵢ shareᵢ βᵢ."""
@@ -137,16 +128,24 @@ def as_distortion(
     return measure
 
 
-def _flatten(part: Any) -> list[tuple[Level, RiskMeasure]]:
-    """Return a (share, measure) pair as a list of such pairs in which no measure is itself a mixture."""
-    try:
-        share, measure = part
-    except (TypeError, ValueError):
-        raise RiskpathError(f"parts of a mixture must be (share, measure) pairs, got {short_repr(part)}") from None
-    share, measure = as_level(share, "the share of a mixture"), parse_risk(measure)
-    if not isinstance(measure, Mixture | WeightedSum):
-        return [(share, measure)]
-    return [(share * inner, part) for inner, part in zip(measure.shares, measure.measures, strict=True)]
+def _flatten(parts: Iterable[Any]) -> tuple[tuple[Level, ...], tuple[RiskMeasure, ...]]:
+    """Return the shares and the measures of (share, measure) pairs; a mixture among them becomes its own parts."""
+    shares: list[Level] = []
+    measures: list[RiskMeasure] = []
+    for part in parts:
+        try:
+            share, measure = part
+        except (TypeError, ValueError):
+            raise RiskpathError(f"parts of a mixture must be (share, measure) pairs, got {short_repr(part)}") from None
+        share, measure = as_level(share, "the share of a mixture"), parse_risk(measure)
+        if isinstance(measure, Mixture | WeightedSum):
+            shares += [share * inner for inner in measure.shares]
+            measures += measure.measures
+        else:
+            shares.append(share)
+            measures.append(measure)
+    _check_shares(tuple(shares))
+    return tuple(shares), tuple(measures)
 
 
 def mean_and_cvar(risk: RiskMeasure) -> tuple[float, float] | None:

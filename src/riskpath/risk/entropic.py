@@ -14,7 +14,7 @@ import numpy as np
 import scipy.optimize
 
 from riskpath.risk.inverse import namespace
-from riskpath.risk.risk_measure import Level, UtilityForm, as_level, check_level, level_text
+from riskpath.risk.risk_measure import ExpectedUtility, Level, UtilityForm, as_level, check_level, level_text
 
 LEAST, LARGEST = 1e-12, 1e12
 """The smallest and the largest λ of EVaR, for returns whose range is 1."""
@@ -22,7 +22,7 @@ EXPONENT = 18.0
 """Exponents are cut here where returns far below the distribution get an influence."""
 
 
-class Entropic(UtilityForm):
+class Entropic(ExpectedUtility):
     """Entropic risk: the certainty equivalent of the exponential utility with aversion `level`."""
 
     level: Level = eqx.field(converter=as_level)
@@ -42,10 +42,6 @@ class Entropic(UtilityForm):
     def margin(self, z: Any, parameter: Any, floor: Any) -> Any:
         """Return 1 − e^{−λ(z − x)}."""
         return margin_of(z, floor, self.level)
-
-    def parameters(self, finals: Any) -> Any:
-        """Return one placeholder: there is no θ."""
-        return np.zeros(1)
 
     @property
     def order(self) -> int:

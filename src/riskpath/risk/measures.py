@@ -28,6 +28,7 @@ import numpy as np
 
 from riskpath.risk.inverse import inverse, namespace, on_interior
 from riskpath.risk.risk_measure import (
+    ExpectedUtility,
     Level,
     Probs,
     Returns,
@@ -116,7 +117,7 @@ def _sorted(x: Any, p: Any, xp: Any) -> tuple[Any, Any]:
     return x, cdf / cdf[-1]
 
 
-class Mean(DistortionMeasure, UtilityForm):
+class Mean(DistortionMeasure, ExpectedUtility):
     """The expected return, which is risk neutral. Every other family contains it."""
 
     def distort(self, tau: Tau) -> Any:
@@ -135,10 +136,6 @@ class Mean(DistortionMeasure, UtilityForm):
     def margin(self, z: Any, parameter: Any, floor: Any) -> Any:
         """Return z − x."""
         return z - floor
-
-    def parameters(self, finals: Any) -> Any:
-        """Return one placeholder: there is no θ."""
-        return np.zeros(1)
 
     def __str__(self) -> str:
         return "mean"

@@ -109,6 +109,14 @@ class UtilityForm(RiskMeasure):
         return True
 
 
+class ExpectedUtility(UtilityForm):
+    """A measure that compares expected utilities and has no θ."""
+
+    def parameters(self, finals: Any) -> Any:
+        """Return one placeholder: there is no θ."""
+        return np.zeros(1)
+
+
 def as_distribution(measure: RiskMeasure, returns: Returns, probs: Probs) -> tuple[Any, Any, Any]:
     """Return the array module, the values, and their probabilities before normalisation, None for a plain sample."""
     if isinstance(returns, DiscreteLaw):

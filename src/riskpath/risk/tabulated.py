@@ -22,8 +22,8 @@ class Tabulated(DistortionMeasure):
     def __init__(self, measure: RiskMeasure | str, points: int = 2049):
         measure = as_distortion(measure, "Tabulated")
         grid = np.linspace(0.0, 1.0, points)
-        self.h = jnp.asarray(measure.weight(grid), jnp.float32)
-        self.h_inverse = jnp.asarray(measure.distort(grid), jnp.float32)
+        self.h = jnp.asarray(np.asarray(measure.weight(grid), np.float32))
+        self.h_inverse = jnp.asarray(np.asarray(measure.distort(grid), np.float32))
 
     def distort(self, tau: Tau) -> Any:
         """Return h⁻¹(τ) by linear interpolation."""

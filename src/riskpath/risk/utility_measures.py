@@ -8,14 +8,14 @@ import numpy as np
 
 from riskpath.errors import RiskpathError
 from riskpath.risk.inverse import namespace
-from riskpath.risk.risk_measure import Level, UtilityForm, as_level, check_level, level_text
+from riskpath.risk.risk_measure import ExpectedUtility, Level, as_level, check_level, level_text
 
 _SCALE = np.geomspace(1e-3, 1e3, 121)
 GRID = np.concatenate([-_SCALE[::-1], [0.0], _SCALE])
 """Points at which a utility is checked, where it is finite."""
 
 
-class Utility(UtilityForm):
+class Utility(ExpectedUtility):
     """The expected utility E[u(Z)] for an increasing u: `Utility(np.tanh)`, or with averse=True for a concave u."""
 
     function: Callable[[Any], Any] = eqx.field(static=True)
@@ -41,10 +41,6 @@ class Utility(UtilityForm):
         """Return u(z) − x."""
         return utility_of(self.function, z, self.name) - floor
 
-    def parameters(self, finals: Any) -> Any:
-        """Return one placeholder: there is no θ."""
-        return np.zeros(1)
-
     @property
     def order(self) -> int:
         """2 if u was declared averse, else 1."""
@@ -59,7 +55,7 @@ class Utility(UtilityForm):
         return self.name
 
 
-class ReachProbability(UtilityForm):
+class ReachProbability(ExpectedUtility):
     """The probability that the return reaches a target: P(Z ≥ level)."""
 
     level: Level = eqx.field(converter=as_level)
@@ -80,10 +76,6 @@ class ReachProbability(UtilityForm):
     def margin(self, z: Any, parameter: Any, floor: Any) -> Any:
         """Return 1 − x for z ≥ b, else −x."""
         return reaches(z, self.level) - floor
-
-    def parameters(self, finals: Any) -> Any:
-        """Return one placeholder: there is no θ."""
-        return np.zeros(1)
 
     @property
     def order(self) -> int:

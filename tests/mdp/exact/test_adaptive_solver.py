@@ -36,7 +36,7 @@ def grid_without_detours() -> tuple[rp.FiniteMDP, list[rp.Law]]:
 
 
 @pytest.mark.parametrize("risk", [*MEASURES, "cvar:0.05", "pow:-5", "wang:-2", "cpw:0.4", "0.5*mean+0.5*cvar:0.1"])
-def test_the_optimum_of_the_grid_is_the_best_of_all_34_policies(risk):
+def test_the_optimum_of_the_grid_is_the_best_of_all_34_policies(risk, unchecked):
     mdp, laws = grid_without_detours()
     assert len(laws) == 34
     best = max(rp.parse_risk(risk).value(law) for law in laws)
@@ -57,7 +57,7 @@ def test_the_solver_is_exact_for_mean_and_cvar(risk, seeds, unchecked):
     "risk", ["wang:-0.75", "wang:0.75", "pow:-2", "pow:2", "cpw:0.71", "0.5*cvar:0.1+0.5*cvar:0.5"]
 )
 @pytest.mark.parametrize("proof", [True, False])
-@seeds(30, 100)
+@seeds(12, 100)
 def test_the_solver_is_exact_with_proof_and_nearly_exact_without_for_other_measures(
     risk, proof, seeds, monkeypatch, unchecked
 ):
@@ -84,7 +84,7 @@ def test_among_equally_good_actions_the_better_mean_is_taken():
 
 
 @pytest.mark.parametrize(("risk", "randomised"), [("wang:-0.75", False), ("pow:-2", False), ("wang:0.75", True)])
-def test_progress_is_reported_for_other_measures(risk, randomised):
+def test_progress_is_reported_for_other_measures(risk, randomised, unchecked):
     seen = []
     problem = rp.RandomMDP(1).mdp()
     rp.solve(problem, risk, randomised=randomised, progress=lambda done, total: seen.append((done, total)))

@@ -46,7 +46,7 @@ def agree(found, best, *floors):
 
 
 @pytest.mark.parametrize(("level", "floor"), [(0.1, 60.0), (0.1, 75.0), (0.1, 79.875), (0.5, 155.0), (0.25, 119.25)])
-def test_the_best_mean_with_a_floor_under_cvar(grid, level, floor):
+def test_the_best_mean_with_a_floor_under_cvar(grid, level, floor, unchecked):
     z = grid.z
     best = max(grid.best(z, [level * (b - floor) + np.minimum(z - b, 0.0)]) for b in z)
     found = rp.solve(GRID, "mean", subject_to={f"cvar:{level}": floor})
@@ -66,7 +66,7 @@ def test_floors_that_are_linear_are_proven_together(grid):
 
 
 @pytest.mark.parametrize("floor", [37.0])
-def test_the_best_mean_with_a_floor_under_evar(grid, floor):
+def test_the_best_mean_with_a_floor_under_evar(grid, floor, unchecked):
     z = grid.z
     exponents = np.geomspace(0.1, 0.8, 60)[:, None] * -(z - floor)
     best = max(
@@ -92,7 +92,7 @@ def test_floors_under_random_transitions_and_other_objectives():
     agree(rp.solve(mdp, "var:0.2", subject_to={"mean": floor}), max(reached), ("mean", floor))
 
 
-def test_two_floors_with_thresholds_are_the_best_known(grid):
+def test_two_floors_with_thresholds_are_the_best_known(grid, unchecked):
     z, floors = grid.z, {"cvar:0.1": 72.0, "cvar:0.5": 154.0}
     best = max(
         grid.best(z, [0.1 * (a - 72.0) + np.minimum(z - a, 0.0), 0.5 * (b - 154.0) + np.minimum(z - b, 0.0)])
@@ -130,7 +130,7 @@ def test_bad_floors_are_answered_in_one_line(arguments: Any, line):
         rp.solve(GRID, "mean", **arguments)
 
 
-def test_the_frontier_falls_from_the_best_mean_to_the_best_risk():
+def test_the_frontier_falls_from_the_best_mean_to_the_best_risk(unchecked):
     found = rp.frontier(GRID, risk="cvar:0.1", floors=5)
     assert found.means[0] == pytest.approx(213.0)
     assert found.values[-1] == pytest.approx(79.875)

@@ -9,7 +9,7 @@ from tests.mdp.problems import best_sequence_value, random_mdp, seeds
 MEASURES = ["mean", "cvar:0.1", "cvar:0.5", "wang:-0.75", "wang:0.75", "pow:-2", "pow:2", "cpw:0.71"]
 
 
-@seeds(25, 80)
+@seeds(10, 80)
 @pytest.mark.parametrize("risk", MEASURES)
 def test_the_solver_equals_brute_force_on_random_problems(risk, seeds, unchecked):
     measure = rp.parse_risk(risk)

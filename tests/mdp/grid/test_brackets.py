@@ -1,11 +1,9 @@
 """Brackets of problems with an exogenous price and positions on a lattice."""
 
-import functools
 from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special
@@ -17,7 +15,7 @@ from riskpath.mdp.grid.detect import form_of
 from riskpath.mdp.grid.form import Form
 from riskpath.mdp.grid.market import Bracket, better_of, bracket_mean, measure, own_thresholds
 from riskpath.mdp.grid.market_policy import BROADCASTING, MarketPolicy
-from riskpath.mdp.grid.rows import Window, between, raised, read_up, returns
+from riskpath.mdp.grid.rows import Window, between, raised, read_up
 from riskpath.mdp.grid.tail import solve_tail
 from riskpath.mdp.grid.utility import KinkedUtility
 from tests.mdp.problems import normal_sum
@@ -35,10 +33,10 @@ def broadcasting():
 @pytest.mark.parametrize(("middle", "slope", "width"), [(4.0, 0.7, 9), (15.3, 2.5, 32), (1.2, 3.0, 24)])
 def test_the_interpolant_of_chance_has_its_expectation(middle, slope, width):
     values = np.random.default_rng(0).normal(size=width)  # any function, however rough
-    noise = np.asarray(jax.random.normal(jax.random.key(0), (200_000,)))
-    drawn = np.asarray(cardinal(jnp.float32(middle) + jnp.float32(slope) * noise, width)) @ values
-    at = (jnp.full((1,), middle, jnp.float32), jnp.full((1,), slope, jnp.float32))
-    weights = np.asarray(node_weights(*at, width))[0]
+    noise = np.random.default_rng(1).normal(size=200_000)
+    parts = jax.jit(cardinal, static_argnums=1)((middle + slope * noise).astype(np.float32), width)
+    drawn = np.asarray(parts) @ values
+    weights = np.asarray(node_weights(*(np.full(1, x, np.float32) for x in (middle, slope)), width))[0]
     assert weights.sum() == pytest.approx(1, abs=1e-5)
     assert drawn.mean() == pytest.approx(weights @ values, abs=4 * drawn.std() / 200_000**0.5)
 
@@ -56,20 +54,24 @@ def test_prices_between_points_are_read_by_cubics(curved):
     axis = PriceAxis(-0.5, 0.1, 21, curved)
     place = np.array([0.13, 0.72, 1.05, 1.38], np.float32)
     prices = np.exp(place) if curved else place
-    row, weight = price_stencil(axis, jnp.asarray(prices))
+    row, weight = jax.jit(lambda prices: price_stencil(axis, prices))(prices)
     at_points = np.log(axis.points) if curved else axis.points
     np.testing.assert_allclose((np.asarray(weight) * at_points[np.asarray(row)] ** 3).sum(axis=1), place**3, rtol=1e-4)
+
+
+@jax.jit
+def read_raised(rows, place, shift, window):
+    return read_up(raised(rows), place, shift, window)
 
 
 @pytest.mark.parametrize("shift", [-0.7, -0.013, 0.0, 0.4])
 @pytest.mark.parametrize("kink", [0.0, 0.0131])
 def test_rows_are_read_from_above_beside_kinks_too(shift, kink):
-    window = Window(-3.0, 0.05)
-    x = np.asarray(returns(window, 120))
+    window, place = Window(-3.0, 0.05), np.zeros(1, np.int32)
+    x = np.float32(-3.0) + np.float32(0.05) * np.arange(120, dtype=np.float32)
     for function in (lambda x: -np.log1p(np.exp(-3 * x)), lambda x: np.minimum(x - kink, 0.0)):
-        rows, exact = jnp.asarray(function(x)[None, None].astype(np.float32)), function(x + shift)
-        read = read_up(raised(rows), jnp.zeros((1,), jnp.int32), jnp.full((1, 1), shift, jnp.float32), window)
-        above = np.asarray(read[0])[0, 0]
+        rows, exact = function(x)[None, None].astype(np.float32), function(x + shift)
+        above = np.asarray(read_raised(rows, place, np.full((1, 1), shift, np.float32), window)[0])[0, 0]
         inside = (x + shift > x[1]) & (x + shift < x[-2])
         assert (above[inside] >= exact[inside] - 1e-5).all()
         assert (above[inside] <= exact[inside] + 0.02).all()
@@ -79,8 +81,8 @@ def test_reading_between_points_is_exact_beside_a_kink_and_for_parabolas():
     rest = np.linspace(0, 1, 5, dtype=np.float32)
     parabola = lambda x: -((x - np.float32(0.3)) ** 2)  # noqa: E731
     for points, exact in ((parabola(np.arange(-1, 3, dtype=np.float32)), parabola(rest)), ([-1, 0, 0, 0], 0 * rest)):
-        near = tuple(jnp.full((5,), point, jnp.float32) for point in points)
-        np.testing.assert_allclose(between(near, rest), exact, atol=1e-6)
+        near = tuple(np.full(5, point, np.float32) for point in points)
+        np.testing.assert_allclose(jax.jit(between)(near, rest), exact, atol=1e-6)
 
 
 def test_a_sample_is_valued_at_its_own_threshold_where_that_is_clearly_better():
@@ -91,15 +93,9 @@ def test_a_sample_is_valued_at_its_own_threshold_where_that_is_clearly_better():
         assert value.mean() == pytest.approx(-1.755, abs=0.1)  # CVaR of a normal variable at 10 %
 
 
-@functools.cache
-def trading(steps: int, **fields) -> Form:
-    form = form_of(rp.MeanReversionTrading(steps=steps, trades=5, **fields).grid_problem())
-    assert isinstance(form, Form)
-    return form
-
-
 def test_the_form_of_the_problems_of_the_library():
-    form = trading(4)
+    form = form_of(rp.MeanReversionTrading(steps=4, trades=5).grid_problem())
+    assert isinstance(form, Form)
     assert (form.price, form.position, form.ends) == (0, 1, False)
     assert (form.lattice[0], form.lattice[form.start]) == pytest.approx((-8, 0))
     assert form.lattice[-1] >= 8  # all reachable
@@ -140,13 +136,6 @@ def test_problems_of_another_form_have_no_bound(changes, reason):
         assert (solution.upper, solution.upper_kind, solution.bracket) == (None, "none", None)
         assert solution.estimate is not None
         assert "no upper bound" in solution.describe()
-
-
-def test_the_mean_of_trading_is_bracketed_over_all_inventories():
-    found = bracket_mean(trading(6), 2048, 0)
-    assert found.upper is not None
-    assert -3 * found.upper_error < found.upper - found.lower < 0.02
-    assert found.played.returns.mean() == pytest.approx(found.lower, abs=5 * found.played.returns.std() / 2048**0.5)
 
 
 def brackets(env: Any, level: float, finer: float, paths: int) -> tuple[Bracket, Bracket]:

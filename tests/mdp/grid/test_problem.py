@@ -89,13 +89,12 @@ def test_a_wrong_quadrature_is_refused(nodes, weights, message, unchecked):
 
 
 def test_an_action_that_leaves_the_grid_is_refused_there_only():
-    problem = walk()
+    refusals = jax.jit(lambda place: walk().options(jnp.int32(0), (place,))[3])
     for place, refused in ((0.0, [False] * 3), (6.0, [False, False, True]), (-6.0, [True, False, False])):
-        assert problem.options(jnp.int32(0), (jnp.float32(place),))[3].tolist() == refused
-    outside = problem.options(jnp.int32(0), (jnp.float32(6.5),))[3]  # chance took the state there: staying is possible
-    assert outside.tolist() == [False, False, True]
-    upward = walk(actions=[1.0, 2.0])
-    assert upward.options(jnp.int32(0), (jnp.float32(6.0),))[3].tolist() == [False, False]  # there is no other
+        assert refusals(jnp.float32(place)).tolist() == refused
+    assert refusals(jnp.float32(6.5)).tolist() == [False, False, True]  # chance took it there: staying is possible
+    upward = jax.jit(lambda place: walk(actions=[1.0, 2.0]).options(jnp.int32(0), (place,))[3])
+    assert upward(jnp.float32(6.0)).tolist() == [False, False]  # there is no other
 
 
 def test_a_potential_moves_rewards_in_time_only():

@@ -83,7 +83,7 @@ def _in_table(policy):
 
 @pytest.mark.parametrize("risk", ["cvar:0.1", "cvar:0.5", "wang:-0.75", "pow:-2", "cpw:0.71", "mean"])
 def test_per_step_greedy_policies_agree_with_the_table(risk):
-    solution = rp.solve(lottery(), risk, "markov", episodes=1000)
+    solution = rp.solve(lottery(), risk, "markov", episodes=4000)
     exact = rp.solve(lottery_mdp(), risk, "markov")
     assert lottery_mdp().evaluate(_in_table(solution.policy)).risk(risk) == pytest.approx(exact.value, abs=1e-5)
     assert solution.report == ("mean-optimal" if risk == "mean" else "per-step greedy")
@@ -101,7 +101,7 @@ def test_rounding_up_bounds_the_optimum_where_rewards_have_no_common_unit():
 
 def test_utility_iteration_finds_the_best_known_value():
     exact = rp.solve(lottery_mdp(), "pow:-2").value
-    solution = rp.solve(lottery(), "pow:-2", episodes=20_000)
+    solution = rp.solve(lottery(), "pow:-2", episodes=50_000)
     assert solution.report == "utility iteration, best known"
     assert lottery_mdp().evaluate(_in_table(solution.policy)).risk("pow:-2") == pytest.approx(exact, abs=0.15)
 

@@ -25,7 +25,7 @@ from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import Policy
 from riskpath.mdp.problem import Progress
-from riskpath.mdp.solution import Solution
+from riskpath.mdp.solution import Solution, solution_of
 from riskpath.risk.certainty_equivalents import CertaintyEquivalent
 from riskpath.risk.compose import mean_and_cvar
 from riskpath.risk.measures import RiskMeasure
@@ -63,7 +63,7 @@ def solve_adaptive(
         report, details = "proven optimal", {"utility_iteration": float(risk.value(law))}
         if bound > risk.value(law) + 1e-9 * max(1.0, abs(bound)):
             law, policy = bound_law, bound_policy
-    return Solution(mdp, risk, "adaptive", float(risk.value(law)), law, policy, proof is not None, report, details)
+    return solution_of(mdp, risk, law, policy, proof is not None, report, details)
 
 
 def _solve_goal(
@@ -74,12 +74,12 @@ def _solve_goal(
     weight = max((1 - share) * level / share, TIE_WEIGHT)
     answer = solve_levels(mdp, [level / share], weight, tolerance, progress)
     law, policy = answer.optima.laws(answer.goals)[0], answer.optima.policy(float(answer.goals[0]))
-    value, details = float(risk.value(law)), {**answer.optima.details, "goal": float(answer.goals[0])}
+    details = {**answer.optima.details, "goal": float(answer.goals[0])}
     if answer.exact:
-        return Solution(mdp, risk, "adaptive", value, law, policy, True, "optimal", details)
-    upper = float(answer.upper[0])
+        return solution_of(mdp, risk, law, policy, True, "optimal", details)
+    value, upper = float(risk.value(law)), float(answer.upper[0])
     report = f"within {upper - value:.3g} of the optimum, which is at most {upper:.6g} (rewards rounded)"
-    return Solution(mdp, risk, "adaptive", value, law, policy, False, report, details, (value, upper))
+    return solution_of(mdp, risk, law, policy, False, report, details, (value, upper))
 
 
 def _prove(mdp: FiniteMDP, risk: RiskMeasure) -> tuple[float, Law, Policy] | None:

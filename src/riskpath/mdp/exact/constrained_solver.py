@@ -1,7 +1,7 @@
 """`solve` with floors, and the frontier between the mean and a risk measure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,7 @@ from riskpath.mdp.exact.randomised_solver import mixture_of
 from riskpath.mdp.exact.return_graph import ReturnGraph
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.problem import Progress
-from riskpath.mdp.solution import Solution
+from riskpath.mdp.solution import Solution, solution_of
 from riskpath.plot.notebook import html_table
 from riskpath.risk.measures import Mean
 from riskpath.risk.quantile_measures import VaR
@@ -73,8 +73,7 @@ def _best_var(programme: Programme, risk: VaR, floors: Floors, progress: Progres
             break
     assert best is not None
     exact = all(term.parameters.size == 1 for term in others)
-    value = best.values[1]
-    return Found(best.feasible, best.law, best.weights, best.values[1:], value if exact else None)
+    return replace(best, values=best.values[1:], upper=best.values[1] if exact else None)
 
 
 def _out_of_reach(
@@ -85,11 +84,11 @@ def _out_of_reach(
     report = f"{measure} of at least {floor:g} cannot be had; this policy has the largest, {most.value:.6g}"
     if not most.optimal:
         report += f" ({most.report})"
-    value, reached = float(risk.value(most.law)), most.value >= floor - 1e-9 * max(1.0, abs(floor))
+    reached = most.value >= floor - 1e-9 * max(1.0, abs(floor))
     if reached:  # the search over parameters missed it
         report = f"deterministic; {measure} {most.value:.6g}; best known, not proven optimal"
     details = {"feasible": reached, str(measure): most.value}
-    return Solution(mdp, risk, "adaptive", value, most.law, most.policy, False, report, details)
+    return solution_of(mdp, risk, most.law, most.policy, False, report, details)
 
 
 def _solution(mdp: FiniteMDP, risk: RiskMeasure, floors: Floors, programme: Programme, found: Found) -> Solution:
@@ -97,23 +96,19 @@ def _solution(mdp: FiniteMDP, risk: RiskMeasure, floors: Floors, programme: Prog
     law, policy, components, draws = mixture_of(
         programme.graph, found.weights, programme.probs, programme.utilities, NEGLIGIBLE
     )
-    value = float(risk.value(law))
     reached = {str(measure): float(measure.value(law)) for measure, _ in floors}
     listed = ", ".join(f"{name} {number:.6g}" for name, number in reached.items())
-    details = {"feasible": found.feasible, **reached}
+    report, bounds, proven = f"{draws}; {listed}; best known, not proven optimal", None, False
     if not found.feasible:
         report = f"the floors cannot be had together, as far as known; {draws}, which comes closest: {listed}"
-        return Solution(mdp, risk, "adaptive", value, law, policy, False, report, details, None, components)
-    if found.upper is None or not np.isfinite(found.upper):
-        report = f"{draws}; {listed}; best known, not proven optimal"
-        return Solution(mdp, risk, "adaptive", value, law, policy, False, report, details, None, components)
-    upper = max(found.upper, value)
-    proven = upper - value <= PROVEN * max(float(np.ptp(programme.finals)), 1e-12)
-    sure = "optimal" if proven else f"at most {upper - value:.3g} below the best"
-    bounds = (value, upper)
-    return Solution(
-        mdp, risk, "adaptive", value, law, policy, proven, f"{draws}; {listed}; {sure}", details, bounds, components
-    )
+    elif found.upper is not None and np.isfinite(found.upper):
+        value = float(risk.value(law))
+        bounds = (value, max(found.upper, value))
+        gap = bounds[1] - value
+        proven = gap <= PROVEN * max(float(np.ptp(programme.finals)), 1e-12)
+        report = f"{draws}; {listed}; " + ("optimal" if proven else f"at most {gap:.3g} below the best")
+    details = {"feasible": found.feasible, **reached}
+    return solution_of(mdp, risk, law, policy, proven, report, details, bounds, components)
 
 
 @dataclass(frozen=True, eq=False)

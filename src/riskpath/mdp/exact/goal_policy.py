@@ -9,6 +9,7 @@ import numpy as np
 
 from riskpath.errors import RiskpathError, short_repr
 from riskpath.mdp.exact.goal_recursion import GoalTables
+from riskpath.mdp.exact.layer_arrays import END, start_nodes
 from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.problem import Action, State
@@ -38,40 +39,28 @@ class GoalPolicy:
 
     @cached_property
     def _index(self) -> list[dict[State, int]]:
-        known: dict[int, dict[State, int]] = {}
-        for layer in self.tables.layers:
-            if id(layer) not in known:
-                known[id(layer)] = {state: number for number, state in enumerate(layer.states)}
-        return [known[id(layer)] for layer in self.tables.layers]
+        layers = self.tables.layers
+        known = {id(layer): {s: number for number, s in enumerate(layer.states)} for layer in set(layers)}
+        return [known[id(layer)] for layer in layers]
 
 
 def laws_of_goals(mdp: FiniteMDP, tables: GoalTables, thresholds: Sequence[int]) -> list[Law]:
     """Return the distribution of the return of the best policy of each threshold, all of them in one pass forward."""
     count = len(thresholds)
-    index = {state: number for number, state in enumerate(tables.layers[0].states)} if tables.layers else {}
-    ends: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # (goal, x, probability)
-    goal, state, x, mass = [], [], [], []
-    for name, prob in mdp.start.items():
-        if name in index:
-            goal.append(np.arange(count))
-            state.append(np.full(count, index[name]))
-            x.append(-np.asarray(thresholds, np.int64))
-            mass.append(np.full(count, prob))
-        else:
-            ends.append((np.arange(count), -np.asarray(thresholds, np.int64), np.full(count, prob)))
-    nodes = tuple(np.concatenate(part) if part else np.zeros(0, np.int64) for part in (goal, state, x, mass))
+    probs, starts = zip(*start_nodes(mdp, tables.layers), strict=True)
+    goal, x = (np.tile(part, len(starts)) for part in (np.arange(count), -np.asarray(thresholds, np.int64)))
+    state, mass = np.repeat(starts, count), np.repeat(probs, count)
+    ended: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for time, (layer, step) in enumerate(zip(tables.layers, tables.steps, strict=True)):
-        goal, state, x, mass = nodes
+        over = state == END
+        ended.append((goal[over], x[over], mass[over]))
+        goal, state, x, mass = _merge(goal[~over], state[~over], x[~over], mass[~over])
         pair = layer.first_pair[state] + tables.action_numbers(time, state, x)
-        prob, after = layer.prob[pair], layer.next[pair]
+        prob = layer.prob[pair]
         real = prob > 0
-        row = np.nonzero(real)[0]
-        arrived, reached = after[real], (x[:, None] + step[pair])[real]
-        moved = (mass[:, None] * prob)[real]
-        over = arrived < 0
-        ends.append((goal[row][over], reached[over], moved[over]))
-        nodes = _merge(goal[row][~over], arrived[~over], reached[~over], moved[~over])
-    goal, x, mass = (np.concatenate([part[i] for part in ends]) for i in range(3))
+        goal, state = goal[np.nonzero(real)[0]], layer.next[pair][real]
+        x, mass = (x[:, None] + step[pair])[real], (mass[:, None] * prob)[real]
+    goal, x, mass = (np.concatenate(part) for part in zip(*ended, (goal, x, mass), strict=True))
     goal, _, x, mass = _merge(goal, np.zeros_like(goal), x, mass)
     cuts = np.searchsorted(goal, np.arange(count + 1))
     unit = tables.lattice.unit

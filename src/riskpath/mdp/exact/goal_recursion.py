@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from riskpath.mdp.exact.lattice import Lattice, mean_values, return_bounds
-from riskpath.mdp.exact.layer_arrays import LayerArrays
+from riskpath.mdp.exact.layer_arrays import LayerArrays, start_nodes
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.problem import Progress
 
@@ -99,9 +99,8 @@ class GoalTables:
 
     def best_threshold(self, level: float) -> tuple[int, float]:
         """Return the best threshold b in units, and b + V_0(−b)/η in the unit of rewards."""
-        means = (
-            self.weight if self.weight <= TIE_WEIGHT else 0.0
-        )  # equally good thresholds: λE[Z] decides, not λE[Z − b]
+        # Of equally good thresholds, λE[Z] decides, not λE[Z − b].
+        means = self.weight if self.weight <= TIE_WEIGHT else 0.0
         objective = self.thresholds + (self.values + means * self.thresholds) / level
         at = int(objective.argmax())
         return int(self.thresholds[at]), float(objective[at]) * self.lattice.unit
@@ -222,8 +221,7 @@ def _at_start(
     mdp: FiniteMDP, layers: list[LayerArrays], windows: list[_Window]
 ) -> tuple[Int[np.ndarray, " B"], Float[np.ndarray, " B"]]:
     """Return every threshold that can be best, and the mean of V_0 over the start states."""
-    index = {state: number for number, state in enumerate(layers[0].states)} if layers else {}
-    started = [(prob, windows[index.get(state, -1)]) for state, prob in mdp.start.items()]
+    started = [(prob, windows[node]) for prob, node in start_nodes(mdp, layers)]  # the last one is the end
     first = min(window.first for _, window in started)
     last = max(window.first + window.values.size for _, window in started)
     total = np.zeros(last - first)

@@ -164,17 +164,15 @@ def _both_ways(
     mdp: FiniteMDP, layers: list[LayerArrays], unit: float, levels: Sequence[float], progress: Progress | None
 ) -> tuple[GoalTables, LevelOptima]:
     """Return the tables of rewards rounded down, and the bracket."""
-    total = 2 * len(layers)
-
-    def second_half(done: int, _: int) -> None:
-        if progress is not None:
-            progress(len(layers) + done, total)
-
-    first_half = None if progress is None else lambda done, _: progress(done, total)
-    tables = goal_recursion(mdp, layers, Lattice(unit, mdp.discount, "down"), 0.0, first_half)
+    tables = goal_recursion(mdp, layers, Lattice(unit, mdp.discount, "down"), 0.0, half(progress, 0))
     goals, lower = _best(tables, levels)
-    upper = _best(goal_recursion(mdp, layers, Lattice(unit, mdp.discount, "up"), 0.0, second_half), levels)[1]
+    upper = _best(goal_recursion(mdp, layers, Lattice(unit, mdp.discount, "up"), 0.0, half(progress, 1)), levels)[1]
     return tables, LevelOptima(goals, lower, np.maximum(upper, lower), _OnLattice(mdp, tables), False)
+
+
+def half(progress: Progress | None, number: int) -> Progress | None:
+    """Return the progress of the first (0) or the second (1) of two passes."""
+    return None if progress is None else lambda done, total: progress(number * total + done, 2 * total)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from riskpath.mdp.law import Law, value_function
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import History, HistoryPolicy
 from riskpath.mdp.problem import Action, Progress, State
-from riskpath.mdp.solution import Solution
+from riskpath.mdp.solution import Solution, solution_of
 from riskpath.risk.measures import Mean, RiskMeasure
 
 MAX_LABEL_ATOMS = 2**26
@@ -139,17 +139,8 @@ def solve_history(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None =
         best, law = [sequences[0]], sequences[0].law
     else:
         best, law = _best_mixture(search, risk)
-    return Solution(
-        mdp,
-        risk,
-        "history",
-        float(risk.value(law)),
-        law,
-        HistoryPolicy(_table(best)),
-        optimal=True,
-        report="optimal",
-        details={"labels": search.labels},
-    )
+    policy, details = HistoryPolicy(_table(best)), {"labels": search.labels}
+    return solution_of(mdp, risk, law, policy, True, "optimal", details, policies="history")
 
 
 def _best_mixture(search: _Search, risk: RiskMeasure) -> tuple[list[_Label], Law]:

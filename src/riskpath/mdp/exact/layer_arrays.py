@@ -4,6 +4,7 @@ The pairs (state, action) of a layer are numbered state by state. All pairs have
 ones are repetitions with probability 0.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,6 +63,12 @@ def layer_arrays(mdp: FiniteMDP) -> list[LayerArrays]:
             known[key] = _arrays(mdp, layer, following)
         result.append(known[key])
     return result
+
+
+def start_nodes(mdp: FiniteMDP, layers: Sequence[LayerArrays]) -> list[tuple[float, int]]:
+    """Return the probability of every start state and its index in the first layer, or `END`."""
+    index = {state: number for number, state in enumerate(layers[0].states)} if layers else {}
+    return [(prob, index.get(state, END)) for state, prob in mdp.start.items()]
 
 
 def _arrays(mdp: FiniteMDP, layer: tuple[State, ...], following: tuple[State, ...]) -> LayerArrays:

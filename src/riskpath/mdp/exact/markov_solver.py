@@ -19,7 +19,7 @@ from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.operators import TIE_TOLERANCE, Table, bellman, constant_table, first, greedy_actions
 from riskpath.mdp.policies import MarkovPolicy
 from riskpath.mdp.problem import Action, Progress, State
-from riskpath.mdp.solution import Solution
+from riskpath.mdp.solution import Solution, solution_of
 from riskpath.risk.measures import CVaR, Mean, RiskMeasure
 
 MAX_ATOMS = 20_000
@@ -60,7 +60,7 @@ def solve_markov(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None = 
     if ties:
         report += f"; {ties}"
     details = {"converged": True, "cycle": [], "ties": ties}
-    return Solution(mdp, risk, "markov", float(risk.value(law)), law, MarkovPolicy(policy), False, report, details)
+    return solution_of(mdp, risk, law, MarkovPolicy(policy), False, report, details, policies="markov")
 
 
 def _last_to_first(mdp: FiniteMDP) -> list[State] | None:
@@ -91,7 +91,7 @@ def _last_to_first(mdp: FiniteMDP) -> list[State] | None:
                 stack.pop()
     left: dict[State, int] = {}
     for state in order:
-        left[state] = 1 + max((left[after] for after in _successors(mdp, state)), default=0)
+        left[state] = 1 + max(map(left.__getitem__, _successors(mdp, state)), default=0)
     return sorted(order, key=left.__getitem__)  # by the steps that are left: few distributions are needed at a time
 
 
@@ -206,7 +206,7 @@ def _iterate(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None) -> So
     if ties:
         report += f"; {ties}"
     details = {"iterations": len(policies), "converged": converged, "cycle": cycle, "ties": ties}
-    return Solution(mdp, risk, "markov", float(risk.value(law)), law, MarkovPolicy(policy), False, report, details)
+    return solution_of(mdp, risk, law, MarkovPolicy(policy), False, report, details, policies="markov")
 
 
 def _greedy_policy(mdp: FiniteMDP, table: Table, risk: RiskMeasure) -> dict[State, Action]:

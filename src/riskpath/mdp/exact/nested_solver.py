@@ -7,9 +7,9 @@ whole return; the nested risk is in `details["nested_value"]`.
 
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
-from riskpath.mdp.policies import MarkovPolicy, TimedPolicy
-from riskpath.mdp.problem import Progress, State
-from riskpath.mdp.solution import Solution
+from riskpath.mdp.policies import timed_policy
+from riskpath.mdp.problem import Progress
+from riskpath.mdp.solution import Solution, solution_of
 from riskpath.risk.measures import RiskMeasure
 
 
@@ -20,21 +20,7 @@ def solve_nested(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None = 
     tables = mdp.backward(lambda values, probs: float(risk.value(values, probs)), progress)
     timed = {(t, state): max(q, key=q.__getitem__) for t, table in enumerate(tables) for state, q in table.items()}
     first_values = {state: max(q.values()) for state, q in tables[0].items()} if tables else {}
-    starts: list[State] = list(mdp.start)
-    nested = float(risk.value([first_values.get(s, 0.0) for s in starts], [mdp.start[s] for s in starts]))
-    untimed = {state: action for (_, state), action in timed.items()}
-    unique = all(untimed[state] == action for (_, state), action in timed.items())
-    policy = MarkovPolicy(untimed) if unique else TimedPolicy(timed)
-    law = mdp.evaluate(policy)
-    report = f"optimal for the nested risk, whose value is {nested:.6g}"
-    return Solution(
-        mdp,
-        risk,
-        "nested",
-        float(risk.value(law)),
-        law,
-        policy,
-        False,
-        report,
-        details={"nested_value": nested},
-    )
+    nested = float(risk.value([first_values.get(state, 0.0) for state in mdp.start], list(mdp.start.values())))
+    policy = timed_policy(timed)
+    report, details = f"optimal for the nested risk, whose value is {nested:.6g}", {"nested_value": nested}
+    return solution_of(mdp, risk, mdp.evaluate(policy), policy, False, report, details, policies="nested")

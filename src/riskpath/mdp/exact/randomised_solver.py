@@ -12,7 +12,7 @@ equivalents, VaR and expected utilities a deterministic policy is optimal. For o
 best deterministic policies that utility iteration finds, and the gap proves nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import Policy, RandomisedPolicy
 from riskpath.mdp.problem import Progress
-from riskpath.mdp.solution import Component, Solution
+from riskpath.mdp.solution import Component, Solution, solution_of
 from riskpath.risk.measures import DistortionMeasure, RiskMeasure
 
 STEPS = 200
@@ -47,9 +47,7 @@ def solve_randomised(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | Non
         report = f"{found.report}; a deterministic policy is optimal for this measure"
         parts = (Component(1.0, found.law, found.policy),)
         details = {**found.details, "gap": 0.0} if found.optimal else found.details
-        return Solution(
-            mdp, risk, "adaptive", found.value, found.law, found.policy, found.optimal, report, details, None, parts
-        )
+        return replace(found, report=report, details=details, bounds=None, components=parts)
     graph = ReturnGraph(mdp)
     convex = isinstance(risk, DistortionMeasure) and is_convex(risk)
     visited = utility_iteration(graph, risk, keep=STARTS, progress=progress)
@@ -187,7 +185,7 @@ def _solution(mdp: FiniteMDP, risk: RiskMeasure, mixture: _Mixture, gap: float, 
     report = f"{draws}; duality gap {gap:.2g}" if convex else f"{draws}; best known, not proven optimal"
     bounds = (value, value + gap) if convex else None
     details = {"gap": gap} if convex else {}
-    return Solution(mdp, risk, "adaptive", value, law, policy, convex and small, report, details, bounds, components)
+    return solution_of(mdp, risk, law, policy, convex and small, report, details, bounds, components)
 
 
 def mixture_of(

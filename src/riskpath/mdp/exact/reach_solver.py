@@ -6,8 +6,6 @@ pass over (time, state, distance to b) for all b, a search over the returns that
 rounded, a pass with rewards rounded down and another with rewards rounded up, which bracket the optimum.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ from jaxtyping import Float
 
 from riskpath.mdp.exact.goal_policy import GoalPolicy, laws_of_goals
 from riskpath.mdp.exact.goal_recursion import GoalTables, goal_recursion
-from riskpath.mdp.exact.goal_solver import MAX_ROUNDED_CELLS, exact_returns
+from riskpath.mdp.exact.goal_solver import MAX_ROUNDED_CELLS, exact_returns, half
 from riskpath.mdp.exact.lattice import Lattice, return_bounds
 from riskpath.mdp.exact.layer_arrays import LayerArrays, layer_arrays
 from riskpath.mdp.exact.return_graph import ReturnGraph
@@ -23,8 +21,7 @@ from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import Policy
 from riskpath.mdp.problem import Progress
-from riskpath.mdp.solution import Solution
-from riskpath.risk.measures import RiskMeasure
+from riskpath.mdp.solution import Solution, solution_of
 from riskpath.risk.quantile_measures import VaR
 from riskpath.risk.utility_measures import ReachProbability, reaches
 
@@ -37,15 +34,8 @@ UNITS = 20_000
 BATCH = 64
 """The number of thresholds that are solved together."""
 
-
-@dataclass(frozen=True)
-class _Optimum:
-    """A threshold, the probability to reach it, and the policy that has it."""
-
-    threshold: float
-    law: Law
-    policy: Policy
-    details: dict[str, Any]
+_Optimum = tuple[Law, Policy, dict[str, Any]]
+"""The distribution of the best policy, the policy, and numbers about the solution."""
 
 
 def solve_reach(
@@ -55,18 +45,14 @@ def solve_reach(
     layers = layer_arrays(mdp)
     place = exact_returns(mdp, layers)
     if isinstance(place, ReturnGraph):
-        return _exact(mdp, risk, _in_graph(place, risk))
-    if place is not None:
+        law, policy, details = _in_graph(place, risk)
+    elif place is not None:
         low, high = _range(layers, place)
         tables = goal_recursion(mdp, layers, place, TIE / max(high - low, 1), progress, jump=True)
-        return _exact(mdp, risk, _on_lattice(mdp, tables, risk))
-    return _bracket(mdp, layers, risk, tolerance, progress)
-
-
-def _exact(mdp: FiniteMDP, risk: RiskMeasure, found: _Optimum) -> Solution:
-    value = float(risk.value(found.law))
-    details = {**found.details, "goal": found.threshold}
-    return Solution(mdp, risk, "adaptive", value, found.law, found.policy, True, "optimal", details)
+        law, policy, details = _on_lattice(mdp, tables, risk)
+    else:
+        return _bracket(mdp, layers, risk, tolerance, progress)
+    return solution_of(mdp, risk, law, policy, True, "optimal", details)
 
 
 def _choose(risk: VaR | ReachProbability, thresholds: np.ndarray, probs: np.ndarray, round_up: bool = True) -> int:
@@ -80,11 +66,13 @@ def _choose(risk: VaR | ReachProbability, thresholds: np.ndarray, probs: np.ndar
 
 
 def _on_lattice(mdp: FiniteMDP, tables: GoalTables, risk: VaR | ReachProbability) -> _Optimum:
+    """Return the optimum of a backward pass."""
     thresholds, values = _ascending(tables)
     goal = int(thresholds[_choose(risk, thresholds * tables.lattice.unit, values)])
     law = laws_of_goals(mdp, tables, [goal])[0]
-    details = {"method": "reach recursion", "unit": tables.lattice.unit, "cells": tables.cells}
-    return _Optimum(goal * tables.lattice.unit, law, GoalPolicy(tables, goal), details)
+    unit = tables.lattice.unit
+    details = {"method": "reach recursion", "unit": unit, "cells": tables.cells, "goal": goal * unit}
+    return law, GoalPolicy(tables, goal), details
 
 
 def _ascending(tables: GoalTables) -> tuple[np.ndarray, np.ndarray]:
@@ -112,8 +100,8 @@ def _in_graph(graph: ReturnGraph, risk: VaR | ReachProbability) -> _Optimum:
         last = int(np.flatnonzero(enough).max()) if enough.any() else 0
         low, high = int(at[last]), int(at[last + 1]) - 1 if last + 1 < at.size else int(at[last])
     response = graph.best_response(utilities(np.array([low])))
-    details = {"method": "search over returns", "thresholds": int(finals.size)}
-    return _Optimum(float(finals[low]), response.law(), response.policy(), details)
+    details = {"method": "search over returns", "thresholds": int(finals.size), "goal": float(finals[low])}
+    return response.law(), response.policy(), details
 
 
 def _bracket(
@@ -125,20 +113,19 @@ def _bracket(
     whole = max((high - low) * coarse.unit, 1e-9)
     unit = whole / UNITS
     for last in (False, False, True):
-        down = goal_recursion(mdp, layers, Lattice(unit, mdp.discount, "down"), 0.0, _part(progress, 0), jump=True)
-        up = goal_recursion(mdp, layers, Lattice(unit, mdp.discount, "up"), 0.0, _part(progress, 1), jump=True)
+        down = goal_recursion(mdp, layers, Lattice(unit, mdp.discount, "down"), 0.0, half(progress, 0), jump=True)
+        up = goal_recursion(mdp, layers, Lattice(unit, mdp.discount, "up"), 0.0, half(progress, 1), jump=True)
         lower, upper = _value(down, risk, True), _value(up, risk, False)
         width = (upper - lower) / (whole if isinstance(risk, VaR) else 1.0)
         finer = min(1.3 * width / (0.1 * tolerance), MAX_ROUNDED_CELLS / max(down.cells, 1))
         if width <= 0.1 * tolerance or finer <= 1.5 or last:
             break
         unit /= finer
-    found = _on_lattice(mdp, down, risk)
-    value = max(lower, float(risk.value(found.law)))
+    law, policy, details = _on_lattice(mdp, down, risk)
+    value = max(lower, float(risk.value(law)))
     upper = max(upper, value)
     report = f"within {upper - value:.3g} of the optimum, which is at most {upper:.6g} (rewards rounded)"
-    details = {**found.details, "goal": found.threshold}
-    return Solution(mdp, risk, "adaptive", value, found.law, found.policy, False, report, details, (value, upper))
+    return Solution(mdp, risk, "adaptive", value, law, policy, False, report, details, (value, upper))
 
 
 def _value(tables: GoalTables, risk: VaR | ReachProbability, round_up: bool) -> float:
@@ -153,10 +140,3 @@ def _range(layers: list[LayerArrays], lattice: Lattice) -> tuple[int, int]:
     steps = [lattice.in_units(layer.reward, time) for time, layer in enumerate(layers)]
     low, high = return_bounds(layers, steps)[0]
     return int(low.min()), int(high.max())
-
-
-def _part(progress: Progress | None, number: int) -> Callable[[int, int], None] | None:
-    """Return the progress of the first or the second of two passes."""
-    if progress is None:
-        return None
-    return lambda done, total: progress(number * total + done, 2 * total)

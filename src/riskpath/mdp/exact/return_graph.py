@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 from riskpath.errors import RiskpathError
 from riskpath.mdp.exact.lattice import find_unit
-from riskpath.mdp.exact.layer_arrays import LayerArrays, layer_arrays
+from riskpath.mdp.exact.layer_arrays import END, LayerArrays, layer_arrays, start_nodes
 from riskpath.mdp.law import ATOM_TOLERANCE, Law
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import AdaptivePolicy
@@ -58,11 +58,11 @@ class ReturnGraph:
         self.mdp = mdp
         arrays = layer_arrays(mdp) if layers is None else layers
         limit = MAX_NODES if max_nodes is None else max_nodes
-        numbers = {state: number for number, state in enumerate(arrays[0].states)} if arrays else {}
-        self.starts = [(prob, numbers.get(state)) for state, prob in mdp.start.items()]
-        """The probability of every start, and its node; None if the episode ends there."""
+        self.starts = start_nodes(mdp, arrays)
+        """The probability of every start state, and its node; `END` if the episode ends there."""
+        count = len(arrays[0].states) if arrays else 0
         unit = find_unit(arrays, mdp.discount)
-        state, returns = np.arange(len(numbers)), np.zeros(len(numbers))
+        state, returns = np.arange(count), np.zeros(count)
         self.times: list[_Nodes] = []
         ended: list[np.ndarray] = []
         total = 0
@@ -76,7 +76,7 @@ class ReturnGraph:
             nodes, state, returns, finals = _expand(layer, state, returns, mdp.discount**time, unit)
             self.times.append(nodes)
             ended.append(finals)
-        ended.append(np.zeros(sum(node is None for _, node in self.starts)))
+        ended.append(np.zeros(sum(node == END for _, node in self.starts)))
         self.finals, places = _unique(np.concatenate(ended), unit)
         self.zero_index = places[-1] if ended[-1].size else 0
         """The index of the final return 0 of episodes that end where they start."""
@@ -121,7 +121,7 @@ class ReturnGraph:
                 chosen.append(_first_best(q, value, nodes.first_row))
         start = np.zeros(utilities.shape[1])
         for prob, node in self.starts:
-            start += prob * (utilities[self.zero_index] if node is None else value[node])
+            start += prob * (utilities[self.zero_index] if node == END else value[node])
         return Response(self, chosen[::-1], start)
 
 
@@ -141,7 +141,7 @@ class Response:
         finals = np.zeros((len(graph.finals), width))
         mass = np.zeros((graph.times[0].state.size if graph.times else 0, width))
         for prob, node in graph.starts:
-            if node is None:
+            if node == END:
                 finals[graph.zero_index] += prob
             else:
                 mass[node] += prob

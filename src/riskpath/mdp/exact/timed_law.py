@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from riskpath.mdp.exact.lattice import find_unit
-from riskpath.mdp.exact.layer_arrays import END, LayerArrays
+from riskpath.mdp.exact.layer_arrays import END, LayerArrays, start_nodes
 from riskpath.mdp.law import ATOM_TOLERANCE, Law
 from riskpath.mdp.model import FiniteMDP
 
@@ -27,9 +27,9 @@ def timed_law(mdp: FiniteMDP, layers: Sequence[LayerArrays], pairs: Sequence[np.
     exact = _forward(mdp, layers, pairs, find_unit(layers, mdp.discount), None)
     if exact is not None:
         return exact, 0.0
-    low, high = _ends(mdp, layers, pairs)
-    step = max(high - low, 1e-12) / POINTS
-    law = _forward(mdp, layers, pairs, step, low)
+    low, high = extreme_returns(mdp, layers, pairs)
+    step = max(float(high.max()) - float(low.min()), 1e-12) / POINTS
+    law = _forward(mdp, layers, pairs, step, float(low.min()))
     assert law is not None
     return law, step * math.sqrt(len(layers)) / 2  # that of one step is at most half a unit
 
@@ -41,13 +41,15 @@ def _forward(
 
     With a number in `grid`, a point of the grid whose distances are `unit`, returns are divided between its points.
     """
-    index = {state: number for number, state in enumerate(layers[0].states)} if layers else {}
-    started = [(index.get(state, END), prob) for state, prob in mdp.start.items()]
-    state = np.array([number for number, _ in started if number != END], np.int64)
-    mass = np.array([prob for number, prob in started if number != END], float)
-    x = np.zeros(state.size)
-    ended = [(np.zeros(1), np.array([prob])) for number, prob in started if number == END]
+    probs, starts = zip(*start_nodes(mdp, layers), strict=True)
+    arrived, moved, reached = np.array(starts), np.array(probs), np.zeros(len(starts))
+    ended: list[tuple[np.ndarray, np.ndarray]] = []
     for time, (layer, chosen) in enumerate(zip(layers, pairs, strict=True)):
+        over = arrived == END
+        ended.append((reached[over], moved[over]))
+        state, x, mass = arrived[~over], reached[~over], moved[~over]
+        if unit is None and state.size > FEW_ATOMS:
+            return None
         pair = chosen[state]
         reached = (x[:, None] + mdp.discount**time * layer.reward[pair]).ravel()
         moved, arrived = (mass[:, None] * layer.prob[pair]).ravel(), layer.next[pair].ravel()
@@ -59,13 +61,8 @@ def _forward(
             moved, arrived = np.concatenate([moved * (1 - part), moved * part]), np.concatenate([arrived, arrived])
         real = moved > 0
         arrived, reached, moved = _merged(arrived[real], reached[real], moved[real], unit, grid or 0.0)
-        over = arrived == END
-        ended.append((reached[over], moved[over]))
-        state, x, mass = arrived[~over], reached[~over], moved[~over]
-        if unit is None and state.size > FEW_ATOMS:
-            return None
-    atoms, probs = (np.concatenate([part[i] for part in ended]) for i in range(2))
-    return Law(atoms, probs / probs.sum())
+    atoms, mass = (np.concatenate(part) for part in zip(*ended, (reached, moved), strict=True))
+    return Law(atoms, mass / mass.sum())
 
 
 def _merged(
@@ -87,13 +84,17 @@ def _merged(
     return state[first], x[first], np.bincount(place, weights=mass, minlength=first.size)
 
 
-def _ends(mdp: FiniteMDP, layers: Sequence[LayerArrays], pairs: Sequence[np.ndarray]) -> tuple[float, float]:
-    """Return the smallest and the largest return of the policy."""
+def extreme_returns(
+    mdp: FiniteMDP, layers: Sequence[LayerArrays], pairs: Sequence[np.ndarray] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smallest and the largest return from every first state and from the end, of a policy or of all."""
     low, high = np.zeros(1), np.zeros(1)
-    for layer, chosen in zip(reversed(layers), reversed(pairs), strict=True):
-        real = layer.prob[chosen] > 0
-        reward, after = layer.reward[chosen], layer.next[chosen]
-        lowest = np.where(real, reward + mdp.discount * low[after], np.inf).min(axis=1)
-        highest = np.where(real, reward + mdp.discount * high[after], -np.inf).max(axis=1)
+    for time in reversed(range(len(layers))):
+        layer = layers[time]
+        real = layer.prob > 0
+        lowest = np.where(real, layer.reward + mdp.discount * low[layer.next], np.inf).min(axis=1)
+        highest = np.where(real, layer.reward + mdp.discount * high[layer.next], -np.inf).max(axis=1)
+        lowest = layer.lowest(lowest) if pairs is None else lowest[pairs[time]]
+        highest = layer.best(highest) if pairs is None else highest[pairs[time]]
         low, high = np.append(lowest, 0.0), np.append(highest, 0.0)
-    return float(low.min()), float(high.max())
+    return low, high

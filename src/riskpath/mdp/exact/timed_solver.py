@@ -11,27 +11,21 @@ two aversions. The worst and the best case are the same recursion with the small
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
-from riskpath.mdp.exact.layer_arrays import LayerArrays, layer_arrays
-from riskpath.mdp.exact.timed_law import timed_law
+from riskpath.mdp.exact.interval_search import FIRST, search_intervals
+from riskpath.mdp.exact.layer_arrays import LayerArrays, layer_arrays, start_nodes
+from riskpath.mdp.exact.timed_law import extreme_returns, timed_law
 from riskpath.mdp.model import FiniteMDP
-from riskpath.mdp.policies import MarkovPolicy, TimedPolicy
+from riskpath.mdp.policies import timed_policy
 from riskpath.mdp.problem import Progress
 from riskpath.mdp.solution import Solution
 from riskpath.risk.entropic import Entropic, EVaR
 from riskpath.risk.measures import RiskMeasure
 from riskpath.risk.quantile_measures import BestCase, WorstCase
 
-FIRST = 129
-"""The number of aversions that are tried first."""
-MOST = 4_096
-"""The largest number of aversions that are tried."""
-WORK = 400_000_000
-"""The largest number of outcomes times aversions in the search."""
 CLOSE = 1e-7
 """The search ends when the bracket is narrower than this fraction of the range of returns."""
 LARGEST = 1e9
@@ -52,9 +46,8 @@ def solve_timed(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None = N
     """Return the best policy of all that may see rewards; it depends on time and state only."""
     layers = layer_arrays(mdp)
     if isinstance(risk, EVaR) and float(risk.level) < 1.0:
-        found = search_aversion(mdp, layers, float(risk.level), progress)
-        certain, details = _entropic(np.array([found.aversion]), mdp.discount), {"aversion": found.aversion}
-        value, gap, span = found.value, found.upper - found.value, found.span
+        aversion, value, gap, span = search_aversion(mdp, layers, float(risk.level), progress)
+        certain, details = _entropic(np.array([aversion]), mdp.discount), {"aversion": aversion}
     else:
         certain, value, gap, span, details = _certain(risk, mdp.discount), None, 0.0, 1.0, {}
     values, pairs = _backward(mdp, layers, certain, 1, choose=True)
@@ -68,49 +61,36 @@ def solve_timed(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None = N
     if moved:
         report += f"; returns in its law are rounded, with a standard deviation of at most {moved:.2g}"
     bounds = (value, value + gap) if gap > 0 else None
-    policy = timed_policy(layers, pairs)
+    policy = timed_policy(
+        {
+            (time, state): layer.actions[pair]
+            for time, (layer, chosen) in enumerate(zip(layers, pairs, strict=True))
+            for state, pair in zip(layer.states, chosen, strict=True)
+        }
+    )
     return Solution(mdp, risk, "adaptive", value, law, policy, proven, report, details, bounds)
-
-
-@dataclass(frozen=True)
-class Aversion:
-    """The best aversion of an EVaR."""
-
-    aversion: float
-    value: float
-    upper: float
-    """No policy has a larger EVaR."""
-    span: float
-    """The range of returns."""
 
 
 def search_aversion(
     mdp: FiniteMDP, layers: Sequence[LayerArrays], level: float, progress: Progress | None = None
-) -> Aversion:
-    """Return the aversion that maximises V_0 + log(α)/λ, with an upper bound of the supremum."""
-    span = _range(mdp, layers)
+) -> tuple[float, float, float, float]:
+    """Return the λ that maximises V_0 + log(α)/λ, the value there, how far the supremum can be above, and the range."""
+    low, high = (ends[[node for _, node in start_nodes(mdp, layers)]] for ends in extreme_returns(mdp, layers))
+    span = max(float(high.max() - low.min()), 1e-12)
     log_level = np.log(level)
-    aversions = np.geomspace(min(np.sqrt(-8 * log_level), LARGEST / 10), LARGEST, FIRST) / span
-    values = entropic_values(mdp, layers, aversions)
-    most = min(MOST, max(FIRST, WORK // max(sum(layer.prob.size for layer in layers), 1)))
-    while True:
-        objective = values + log_level / aversions
-        best = float(objective.max())
-        bounds = values[:-1] + log_level / aversions[1:]
-        alive = np.flatnonzero(bounds > best + CLOSE * span)
-        upper = max(best, float(bounds.max()), float(values[-1]))
-        if progress is not None:
-            progress(min(aversions.size, most), most)
-        if alive.size == 0 or aversions.size + alive.size > most:
-            break
-        new = np.sqrt(aversions[alive] * aversions[alive + 1])
-        aversions = np.concatenate([aversions, new])
-        values = np.concatenate([values, entropic_values(mdp, layers, new)])
-        order = np.argsort(aversions)
-        aversions, values = aversions[order], values[order]
+    aversions, values, upper = search_intervals(
+        np.geomspace(min(np.sqrt(-8 * log_level), LARGEST / 10), LARGEST, FIRST) / span,
+        lambda aversions: entropic_values(mdp, layers, aversions),
+        rising=lambda aversions: log_level / aversions,
+        middle=lambda low, high: np.sqrt(low * high),
+        close=CLOSE * span,
+        size=sum(layer.prob.size for layer in layers),
+        progress=progress,
+    )
+    objective = values + log_level / aversions
     at = int(objective.argmax())
     low, high = aversions[max(at - 1, 0)], aversions[min(at + 1, aversions.size - 1)]
-    chosen = float(aversions[at])
+    chosen, best = float(aversions[at]), float(objective[at])
     for _ in range(4):  # zoom in on the best one
         near = np.geomspace(low, high, 33)
         objective = entropic_values(mdp, layers, near) + log_level / near
@@ -118,7 +98,7 @@ def search_aversion(
         if objective[at] >= best:
             chosen, best = float(near[at]), float(objective[at])
         low, high = near[max(at - 1, 0)], near[min(at + 1, 32)]
-    return Aversion(chosen, best, max(upper, best), span)
+    return chosen, best, max(upper, float(values[-1]), best) - best, span
 
 
 def entropic_values(
@@ -129,18 +109,6 @@ def entropic_values(
     width = max(1, PIECE // widest)
     parts = [aversions[at : at + width] for at in range(0, aversions.size, width)]
     return np.concatenate([_backward(mdp, layers, _entropic(part, mdp.discount), part.size)[0] for part in parts])
-
-
-def timed_policy(layers: Sequence[LayerArrays], pairs: Sequence[np.ndarray]) -> MarkovPolicy | TimedPolicy:
-    """Return the policy of some pairs, as a table of states where the time does not matter."""
-    timed = {
-        (time, state): layer.actions[pair]
-        for time, (layer, chosen) in enumerate(zip(layers, pairs, strict=True))
-        for state, pair in zip(layer.states, chosen, strict=True)
-    }
-    plain = {state: action for (_, state), action in timed.items()}
-    same = all(plain[state] == action for (_, state), action in timed.items())
-    return MarkovPolicy(plain) if same else TimedPolicy(timed)
 
 
 def _certain(risk: RiskMeasure, discount: float) -> Certain:
@@ -191,20 +159,5 @@ def _backward(
             chosen.append(pair)
             means = np.append(expected[pair], 0.0)
         following = np.concatenate([best, np.zeros((1, columns))])
-    index = {state: number for number, state in enumerate(layers[0].states)} if layers else {}
-    starts = np.stack([following[index.get(state, -1)] for state in mdp.start])
-    prob = np.fromiter(mdp.start.values(), float)
-    return certain(starts[None], prob[None], 0)[0], chosen[::-1]
-
-
-def _range(mdp: FiniteMDP, layers: Sequence[LayerArrays]) -> float:
-    """Return the difference between the largest and the smallest return that any policy can have."""
-    low, high = np.zeros(1), np.zeros(1)
-    for layer in reversed(layers):
-        real = layer.prob > 0
-        lowest = np.where(real, layer.reward + mdp.discount * low[layer.next], np.inf).min(axis=1)
-        highest = np.where(real, layer.reward + mdp.discount * high[layer.next], -np.inf).max(axis=1)
-        low, high = np.append(layer.lowest(lowest), 0.0), np.append(layer.best(highest), 0.0)
-    index = {state: number for number, state in enumerate(layers[0].states)} if layers else {}
-    starts = [index.get(state, -1) for state in mdp.start]
-    return max(float(high[starts].max() - low[starts].min()), 1e-12)
+    probs, nodes = zip(*start_nodes(mdp, layers), strict=True)
+    return certain(following[list(nodes)][None], np.array([probs]), 0)[0], chosen[::-1]

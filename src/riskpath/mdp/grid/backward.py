@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from riskpath.mdp.grid.chance import as_floats
 from riskpath.mdp.grid.layout import Layout, between_points, decisions, moves
 from riskpath.mdp.grid.problem import GridProblem, GridState
 from riskpath.mdp.grid.stencils import Stencil, corners, read, whole_and_rest, widen
@@ -62,7 +63,7 @@ def backward(
             value.block_until_ready()
         if progress is not None:
             progress(problem.steps - time, problem.steps)
-    start = tuple(jnp.asarray([x], jnp.float32) for x in problem.start)
+    start = tuple(jnp.asarray(as_floats([x])) for x in problem.start)
     root = _maximise(tables[-1], choices(plan, 0, start, axis, round_up), axis, utility, margin)
     return Pass(axis, utility, tuple(tables[::-1]), np.asarray(root[0], np.float64))
 
@@ -84,9 +85,9 @@ def expectation(
 ) -> Float[Array, "N X"]:
     """Return EV_t; without a table of the next step, from the utility of the end itself."""
     problem = plan.problem
-    weights = jnp.asarray(problem.noise.weights, jnp.float32)
+    weights = jnp.asarray(as_floats(problem.noise.weights))
     if value is not None and (matrix := plan.matrices[time]) is not None:
-        return _multiply(value, jnp.asarray(matrix[1], jnp.float32), problem.shape, matrix[0])
+        return _multiply(value, jnp.asarray(as_floats(matrix[1])), problem.shape, matrix[0])
     following, reward, ending = moves(problem, jnp.int32(time), problem.grid_states)
     if value is None:
         shift = reward + ending

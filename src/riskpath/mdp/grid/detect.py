@@ -27,12 +27,13 @@ def form_of(problem: GridProblem) -> Form | str:
     states = tuple(np.append(rng.choice(axis, 63), at) for axis, at in zip(axes, problem.start, strict=True))
     tries = [_try(problem, time, states) for time in sorted({0, problem.steps // 2, problem.steps - 1})]
     scale = [float(axis[-1] - axis[0]) for axis in axes]
-    moved = [any(np.abs(t.following[n] - states[n][:, None]).max() > 1e-6 * scale[n] for t in tries) for n in _of(axes)]
-    decided = [any(np.abs(t.post[n] - states[n][:, None]).max() > 1e-6 * scale[n] for t in tries) for n in _of(axes)]
+    numbers = range(len(axes))
+    moved = [any(np.abs(t.following[n] - states[n][:, None]).max() > 1e-6 * scale[n] for t in tries) for n in numbers]
+    decided = [any(np.abs(t.post[n] - states[n][:, None]).max() > 1e-6 * scale[n] for t in tries) for n in numbers]
     if any(a and b for a, b in zip(moved, decided, strict=True)) or sum(moved) > 1 or sum(decided) > 1:
         return "decisions and chance move the same coordinate"
     price = moved.index(True) if any(moved) else (0 if len(axes) == 2 and not decided[0] else None)
-    position = next((n for n in _of(axes) if n != price), None)
+    position = next((n for n in numbers if n != price), None)
     if price is not None and len(axes[price]) < 4:
         return f"the axis of {list(problem.axes)[price]} has fewer than 4 points"
     if price is not None and position is not None and not _independent(problem, price, position, states):
@@ -59,10 +60,6 @@ def is_silent(problem: GridProblem) -> bool:
     """Tell whether no move but the last one pays anything, from a few states."""
     rng = np.random.default_rng(0)
     return all(_silent(problem, tuple(rng.choice(axis, 64) for axis in problem.axes.values()))[:-1])
-
-
-def _of(axes: list[Any]) -> range:
-    return range(len(axes))
 
 
 class _Try(NamedTuple):

@@ -1,4 +1,4 @@
-"""What all backward passes over one problem share: where states lie on the grid, and the size of rewards."""
+"""What all backward passes over one problem share: where states lie on the grid, the size of rewards, and memory."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -9,10 +9,34 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from riskpath import memory
 from riskpath.errors import RiskpathError
+from riskpath.mdp.grid.form import size_class
 from riskpath.mdp.grid.problem import GridProblem, GridState
 from riskpath.mdp.grid.stencils import lies_between
 from riskpath.mdp.grid.utility import ReturnAxis
+
+SHARE = 0.85
+"""The fraction of the free memory that a grid may take."""
+
+
+def needed_bytes(problem: GridProblem) -> int:
+    """Return a rough size of a backward pass in bytes: a table for every step, the tables in use, the stencils."""
+    branches = max(len(problem.actions), len(problem.noise.nodes))
+    stencils = int(np.prod(problem.shape)) * branches * (2 ** len(problem.axes) + 2 * len(problem.axes) + 2)
+    return 4 * problem.cells * (problem.steps + 7) + 8 * stencils
+
+
+def require_memory(problem: GridProblem) -> None:
+    """Refuse a grid that does not fit."""
+    shape = " × ".join(f"{len(points):,} {name}" for name, points in problem.axes.items())
+    what = f"a grid of {shape} × {problem.return_points:,} returns × {problem.steps} steps"
+    needed = needed_bytes(problem) / SHARE
+
+    def cure(free: float) -> str:
+        return f"use fewer points, for example {max(2, int(problem.return_points * free / needed)):,} returns"
+
+    memory.require_memory(what, needed, cure)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -45,7 +69,7 @@ def _present(problem: GridProblem, time: Any) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """What all passes over one problem share: where states fall on the grid, and how large rewards are."""
+    """Where states fall on the grid, and how large rewards are."""
 
     problem: GridProblem
     """The problem."""
@@ -72,16 +96,16 @@ class Layout:
         return tuple(self.problem.axes.values())
 
     def margin(self, axis: ReturnAxis) -> int:
-        """Return how many cells a reward can shift a row, and one more."""
-        return int(np.ceil(self.largest / axis.step)) + 1
+        """Return how many cells a reward can shift a row, and one more; few numbers are compiled."""
+        return size_class(int(np.ceil(self.largest / axis.step)) + 1)
 
 
 def layout(problem: GridProblem) -> Layout:
     """Return the layout of a problem; it looks at every action and move of every state once."""
     states = problem.grid_states
     between = np.zeros((2, len(problem.axes)), bool)
-    largest, any_ends, refusals = 0.0, False, False
-    matrices, lows, highs = [], [], []
+    largest, any_ends, refusals, lows, highs = 0.0, False, False, 0.0, 0.0
+    matrices: list[tuple[int, np.ndarray] | None] = []
     unit: float | None = 0.0
     for time in range(problem.steps):
         post, paid, ends, refused = decisions(problem, jnp.int32(time), states)
@@ -93,16 +117,14 @@ def layout(problem: GridProblem) -> Layout:
         payments = [np.asarray(paid), np.asarray(reward), *([np.asarray(ending)] if last else [])]
         _require_finite(problem, time, payments)
         largest = max(largest, *(float(np.abs(x).max()) for x in payments[:2]))
-        lows.append(sum(min(float(x.min()), 0.0) for x in payments))
-        highs.append(sum(max(float(x.max()), 0.0) for x in payments))
+        lows += sum(min(float(x.min()), 0.0) for x in payments)
+        highs += sum(max(float(x.max()), 0.0) for x in payments)
         for payment in payments:
             unit = common_unit(payment, unit)
         matrices.append(None if last else _axis_matrix(problem, following, payments[1]))
     decide_between, move_between = (tuple(map(bool, row)) for row in between)
-    bounds = (sum(lows), sum(highs))
-    return Layout(
-        problem, decide_between, move_between, largest, any_ends, refusals, bounds, unit or None, tuple(matrices)
-    )
+    known = decide_between, move_between, largest, any_ends, refusals, (lows, highs), unit or None
+    return Layout(problem, *known, tuple(matrices))
 
 
 def _require_finite(problem: GridProblem, time: int, payments: list[np.ndarray]) -> None:

@@ -16,9 +16,9 @@ from riskpath.errors import RiskpathError
 from riskpath.mdp.grid.axes import choose_axes, choose_returns, price_axis
 from riskpath.mdp.grid.chance import PriceAxis, as_floats
 from riskpath.mdp.grid.form import Form, realised
+from riskpath.mdp.grid.layout import SHARE
 from riskpath.mdp.grid.market_policy import MarketPolicy
 from riskpath.mdp.grid.mean import MeanTables, best_mean, path_means_after, solve_mean
-from riskpath.mdp.grid.memory import SHARE
 from riskpath.mdp.grid.play import Played, corners, look_ahead, play
 from riskpath.mdp.grid.tail import GROUP, PARTS, Axes, Tail, before_table, solve_tail
 from riskpath.mdp.grid.utility import KinkedUtility
@@ -99,8 +99,8 @@ def _upper_mean(form: Form, means: MeanTables, seed: int) -> tuple[float, float]
             if known is not None:
                 chance = form.nodes(means.prices, time, price, means.width)
                 parts = realised(chance, noise[:, time])
-            after = path_means_after(form, time, means, price, noise[:, time], chance, parts, known)
-            known = best_mean(after.known, form.decisions(time, price, 0, len(form.lattice)))
+            after, _ = path_means_after(form, time, means, price, noise[:, time], chance, parts, known)
+            known = best_mean(after, form.decisions(time, price, 0, len(form.lattice)))
         found.append(np.asarray(known, np.float64)[:, form.start] + form.problem.start_potential)
     return float(np.mean(found)), _error(np.concatenate(found))
 

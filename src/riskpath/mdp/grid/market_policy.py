@@ -10,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from riskpath.errors import RiskpathError
 from riskpath.mdp.grid.form import Form
 from riskpath.mdp.grid.mean import MeanTables
-from riskpath.mdp.grid.play import Played, choose, choose_among, look_ahead, play
-from riskpath.mdp.grid.policy import read_observation
+from riskpath.mdp.grid.play import Played, choose, look_ahead, play
+from riskpath.mdp.grid.policy import read_observation, remembered
 from riskpath.mdp.grid.problem import GridState
 from riskpath.mdp.grid.tail import Tail
 
@@ -48,12 +47,7 @@ class MarketPolicy:
 
     def _act(self, state: Any, memory: Any, reward: float) -> tuple[Any, Any]:
         problem = self.problem
-        time, total = (0, 0.0) if memory is None else memory
-        if memory is not None:
-            total += problem.discount**time * float(reward)
-            time += 1
-        if time >= problem.steps:
-            raise RiskpathError(f"an episode of {problem.name} has {problem.steps} steps, it needs reset")
+        time, total = remembered(problem, memory, float(reward))
         place = read_observation(problem, state)
         mark = float(problem.potential_at(jnp.int32(time), tuple(jnp.float32(x) for x in place)))
         price = jnp.full((1,), 0.0 if self.form.price is None else place[self.form.price], jnp.float32)
@@ -62,7 +56,8 @@ class MarketPolicy:
             spot = round((place[self.form.position] - float(self.form.lattice[0])) / self.form.unit)
         x = jnp.full((1,), total + problem.discount**time * mark - self.goal, jnp.float32)
         spots = jnp.full((1,), spot, jnp.int32)
-        chosen = choose(self.form, self.means, self.tail, self._look_ahead(time), time, price, spots, x)
+        options = self.form.decisions_at(time, price, spots)
+        chosen = choose(options, self.means, self.tail, self._look_ahead(time), time, price, x)
         return problem.label(int(chosen[0][0])), (time, total)
 
     def decider(self) -> Callable[..., Any]:
@@ -84,7 +79,7 @@ class MarketPolicy:
                     place = jnp.round((state[form.position] - form.lattice[0]) / form.unit).astype(jnp.int32)
                 options = form.decisions_of_one(time, price, place)
                 table = None if tables is None else tables[time]
-                return choose_among(options, means, tail, table, time, price[None], x[None])[0][0]
+                return choose(options, means, tail, table, time, price[None], x[None])[0][0]
 
         return decide
 

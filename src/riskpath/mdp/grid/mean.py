@@ -29,15 +29,6 @@ class MeanTables(NamedTuple):
     """The mean to go after the decision."""
 
 
-class PathMeans(NamedTuple):
-    """The mean problem along paths of the price."""
-
-    known: Float[Numbers, "n L"]
-    """The largest return to go minus its penalty, if the whole path is known: its expectation is an upper bound."""
-    estimate: Float[Numbers, "n L"]
-    """The mean to go after a decision by the tables."""
-
-
 def solve_mean(form: Form, prices: PriceAxis) -> MeanTables:
     """Return the tables of the mean."""
     axis, width = prices.points, form.width(prices)
@@ -75,11 +66,15 @@ def node_payments(
     return form.moves(time, prices, chance.noise, all_places(form, len(prices)) if places is None else places)[1]
 
 
+def near(table: Numbers, row: Numbers, share: Numbers) -> Float[Numbers, "n S"]:
+    """Return the share of every price of a table in the nodes of each sample."""
+    return jax.vmap(lambda row, share: jnp.zeros(table.shape[:1], jnp.float32).at[row].add(share))(row, share)
+
+
 @jax.jit
 def read_means(later: Numbers, row: Numbers, payment: Numbers | None, share: Numbers) -> Float[Numbers, "n L"]:
     """Return the weighted sum over nodes of payments and tables."""
-    near = jax.vmap(lambda row, share: jnp.zeros(later.shape[:1], jnp.float32).at[row].add(share))(row, share)
-    total = jnp.einsum("ns,sl->nl", near, later, precision="highest")
+    total = jnp.einsum("ns,sl->nl", near(later, row, share), later, precision="highest")
     return total if payment is None else total + jnp.einsum("nj,njl->nl", share, payment, precision="highest")
 
 
@@ -103,11 +98,15 @@ def path_means_after(
     chance: Nodes | None,
     realised: Float[Numbers, "n W"] | None,
     known: Float[Numbers, "n L"] | None,
-) -> PathMeans:
-    """Return the mean problem along paths after the decision of one time, from that before the next decision."""
+) -> tuple[Float[Numbers, "n L"], Float[Numbers, "n L"]]:
+    """Return the mean to go along paths after the decision of one time: for one who knows the path, and by the tables.
+
+    The first is the largest return to go minus its penalty, so its expectation is an upper bound; `known` is the same
+    before the next decision.
+    """
     if known is None or chance is None or realised is None:
         expected = last_mean(form, time, prices)
-        return PathMeans(expected, expected)
+        return expected, expected
     payment = node_payments(form, time, prices, chance)
     paid = None if payment is None else form.moves(time, prices, noise[:, None], all_places(form, len(prices)))[1]
     return _penalised(known, tables.before[time + 1], chance, payment, realised, paid)
@@ -119,7 +118,7 @@ def _weighted(probs: Float[Numbers, " K"], payment: Float[Numbers, "n K L"]) -> 
 
 
 @jax.jit
-def _penalised(known, later, chance, payment, realised, paid) -> PathMeans:
+def _penalised(known, later, chance, payment, realised, paid):
     expected = read_means(later, chance.row, payment, chance.weights)
     gained = read_means(later, chance.row, payment, realised)
-    return PathMeans(known - gained + expected + (0.0 if paid is None else paid[:, 0]), expected)
+    return known - gained + expected + (0.0 if paid is None else paid[:, 0]), expected

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riskpath.mdp.grid.backward import backward
+from riskpath.mdp.grid.form import size_class
 from riskpath.mdp.grid.layout import Layout
 from riskpath.mdp.grid.policy import GridPolicy
 from riskpath.mdp.grid.solution import influence
@@ -89,5 +90,5 @@ def _tabulated(
     low, high = float(risk.weight(tail)) / tail, (1 - float(risk.weight(1 - tail))) / tail
     x, places = axis.points, np.clip(axis.points, chosen[0], chosen[-1])
     rise = np.interp(places, chosen, heights) + np.where(x < chosen[0], low, high) * (x - places)
-    margin = plan.margin(axis) + int(np.ceil(max(map(abs, plan.bounds)) / axis.step))
+    margin = size_class(plan.margin(axis) + int(np.ceil(max(map(abs, plan.bounds)) / axis.step)))
     return TabulatedUtility(jnp.asarray(rise, jnp.float32), axis.step, margin)

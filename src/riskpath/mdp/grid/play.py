@@ -77,7 +77,8 @@ def play(form: Form, means: MeanTables, tail: Tail | None, goal: float, episodes
     draws = np.asarray(jax.random.normal(jax.random.key(seed), (steps, episodes)))
     for time in range(steps):
         noise, table = draws[time], None if tail is None else look_ahead(form, tail, time)
-        chosen = Chosen(*jax.device_get(choose(form, means, tail, table, time, price, place, x)))
+        options = form.decisions_at(time, price, place)
+        chosen = Chosen(*jax.device_get(choose(options, means, tail, table, time, price, x)))
         following, paid = (as_floats(k) for k in form.moves(time, price, noise[:, None], chosen.place[:, None]))
         after, then = following[:, 0], x + chosen.reward
         gain = _gain(form, means, tail, time, price, chosen.place, then, noise)
@@ -103,20 +104,6 @@ def look_ahead(form: Form, tail: Tail, time: int) -> Float[Numbers, "S Q X"]:
 
 
 def choose(
-    form: Form,
-    means: MeanTables,
-    tail: Tail | None,
-    table: Float[Numbers, "S Q X"] | None,
-    time: int,
-    price: Float[Numbers, " n"],
-    place: Int[Numbers, " n"],
-    x: Float[Numbers, " n"],
-) -> tuple[Any, ...]:
-    """Return the best actions, as `Chosen` lists them; `table` is that of `look_ahead`."""
-    return choose_among(form.decisions_at(time, price, place), means, tail, table, time, price, x)
-
-
-def choose_among(
     options: Decisions,
     means: MeanTables,
     tail: Tail | None,
@@ -125,7 +112,10 @@ def choose_among(
     price: Float[Numbers, " n"],
     x: Float[Numbers, " n"],
 ) -> tuple[Any, ...]:
-    """Return the best of some actions, also inside a compiled program."""
+    """Return the best of some actions as `Chosen` lists them, also inside a compiled program.
+
+    `table` is that of `look_ahead`.
+    """
     mean = _read_means(means.after[time], *corners(means.prices, price), options.position)
     if tail is None or table is None:
         return _choose_mean(mean, options, x)

@@ -72,12 +72,7 @@ class GridPolicy:
 
     def __call__(self, state: Any, memory: Any = None, reward: float = 0.0) -> tuple[Any, Any]:
         """Return the action for an observation; the memory is the time and the return so far."""
-        time, total = (0, 0.0) if memory is None else memory
-        if memory is not None:
-            total += self.problem.discount**time * float(reward)
-            time += 1
-        if time >= self.problem.steps:
-            raise RiskpathError(f"an episode of {self.problem.name} has {self.problem.steps} steps, it needs reset")
+        time, total = remembered(self.problem, memory, float(reward))
         place = tuple(jnp.float32(x) for x in read_observation(self.problem, state))
         number = _choose(self.problem, jnp.int32(time), self.guide(time), place, jnp.float32(total - self.goal))
         return self.problem.label(int(number)), (time, total)
@@ -117,9 +112,8 @@ class GridPolicy:
         for piece_key in jax.random.split(key, pieces):
             now = _begin(self.problem, size)
             path = [now.total]
-            for time, step_key in enumerate(jax.random.split(piece_key, self.problem.steps)):
-                keys = jax.random.split(step_key, size)
-                now = _step(self.problem, jnp.int32(time), self.guide(time), now, jnp.float32(self.goal), keys)
+            for time, key in enumerate(jax.random.split(piece_key, self.problem.steps)):
+                now = _step(self.problem, size, jnp.int32(time), self.guide(time), now, jnp.float32(self.goal), key)
                 path.append(now.total)
             totals.append(np.asarray(now.total, np.float64))
             paths.append(np.stack([np.asarray(total, np.float64) for total in path], axis=1))
@@ -134,6 +128,14 @@ class GridPolicy:
     def __repr__(self) -> str:
         kind = "markov" if self.expected is None else f"adaptive, goal {self.goal:.6g}"
         return f"<GridPolicy of {self.problem.name}: {kind}>"
+
+
+def remembered(problem: GridProblem, memory: Any, reward: float) -> tuple[int, float]:
+    """Return the time and the return so far of a policy that is asked with this memory and the last reward."""
+    time, total = (0, 0.0) if memory is None else (memory[0] + 1, memory[1] + problem.discount ** memory[0] * reward)
+    if time >= problem.steps:
+        raise RiskpathError(f"an episode of {problem.name} has {problem.steps} steps, it needs reset")
+    return time, total
 
 
 def read_observation(problem: GridProblem, observation: Any) -> list[float]:
@@ -186,12 +188,12 @@ def _choose(problem: GridProblem, time: Array, guide: Guide, state: GridState, x
 
 
 def _begin(problem: GridProblem, size: int) -> Episodes:
-    state = tuple(jnp.full((size,), x, jnp.float32) for x in problem.start)
-    return Episodes(state, jnp.full((size,), problem.start_potential, jnp.float32), jnp.zeros((size,), bool))
+    *state, total = (np.full(size, x, np.float32) for x in (*problem.start, problem.start_potential))
+    return Episodes(tuple(state), jnp.asarray(total), jnp.asarray(np.zeros(size, bool)))
 
 
-@partial(jax.jit, static_argnums=0)
-def _step(problem: GridProblem, time: Array, guide: Guide, now: Episodes, goal: Array, keys: Array) -> Episodes:
+@partial(jax.jit, static_argnums=(0, 1))
+def _step(problem: GridProblem, size: int, time: Array, guide: Guide, now: Episodes, goal: Array, key: Key) -> Episodes:
     """Take one step in every episode; after the last one the reward at the end is paid."""
 
     def one(now: Episodes, key: Key) -> Episodes:
@@ -204,4 +206,4 @@ def _step(problem: GridProblem, time: Array, guide: Guide, now: Episodes, goal: 
         total = jnp.where(now.over, now.total, now.total + gained)
         return Episodes(following, total, now.over | ends)
 
-    return jax.vmap(one)(now, keys)
+    return jax.vmap(one)(now, jax.random.split(key, size))

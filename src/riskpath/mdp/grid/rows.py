@@ -27,17 +27,6 @@ class Window(NamedTuple):
     """The distance of two returns."""
 
 
-class Terms(NamedTuple):
-    """A weighted sum over W nodes of rows that are read at shifted returns."""
-
-    row: Int[Numbers, "n W"]
-    """The price of each node."""
-    share: Float[Numbers, "n W"]
-    """The weights."""
-    shift: Float[Numbers, "n W Q"]
-    """How far the rows are shifted."""
-
-
 class Beyond(NamedTuple):
     """Values of states beyond a table: slope·(x + mean to go), where the slope is one of the utility's."""
 
@@ -96,19 +85,25 @@ def _read(
 
 
 def expected(
-    table: Float[Numbers, "S Q X"], terms: Terms, window: Window, utility: KinkedUtility
+    table: Float[Numbers, "S Q X"],
+    row: Int[Numbers, "n W"],
+    share: Float[Numbers, "n W"],
+    shift: Float[Numbers, "n W Q"],
+    window: Window,
+    utility: KinkedUtility,
 ) -> Float[Numbers, "n Q X"]:
-    """Return the sum over the nodes."""
+    """Return the sum over W nodes of rows, each the price of its node, times their shares and read at x + shift."""
     wide = widen(table, window, utility)
     place = jnp.arange(table.shape[1], dtype=jnp.int32)[None]
 
-    def add(total: Numbers, node: Terms) -> tuple[Any, None]:
-        row, where = (jnp.broadcast_to(x, node.shift.shape) for x in (node.row[:, None], place))
-        return total + node.share[:, None, None] * _read(wide, row, where, node.shift, window), None
+    def add(total: Numbers, node: tuple[Array, Array, Array]) -> tuple[Any, None]:
+        row, share, shift = node
+        row, where = (jnp.broadcast_to(x, shift.shape) for x in (row[:, None], place))
+        return total + share[:, None, None] * _read(wide, row, where, shift, window), None
 
-    zero = jnp.zeros((terms.row.shape[0], *table.shape[1:]), jnp.float32)
-    swapped = Terms(*(jnp.moveaxis(x, 1, 0) for x in terms))
-    return jax.lax.scan(add, zero, swapped)[0]
+    zero = jnp.zeros((row.shape[0], *table.shape[1:]), jnp.float32)
+    nodes = (jnp.moveaxis(row, 1, 0), jnp.moveaxis(share, 1, 0), jnp.moveaxis(shift, 1, 0))
+    return jax.lax.scan(add, zero, nodes)[0]
 
 
 def at_end(
@@ -160,13 +155,8 @@ def best(
     return jnp.where(jnp.isfinite(top), top, utility_at(utility, x) - 1e6 * window.step)
 
 
-class Raised(NamedTuple):
-    """Rows that are read from above."""
-
-    rows: Float[Numbers, "n Q Y"]
-    """The rows, continued by their last values at both ends."""
-    fall: Float[Numbers, "n Q Y"]
-    """How much their slope falls at each point, times the distance of two points; 0 at both ends."""
+Raised = tuple[Float[Numbers, "n Q Y"], Float[Numbers, "n Q Y"]]
+"""Rows continued by their last values, and how much their slope falls at each point times the distance of two."""
 
 
 def raised(rows: Float[Numbers, "n Q X"]) -> Raised:
@@ -175,7 +165,7 @@ def raised(rows: Float[Numbers, "n Q X"]) -> Raised:
     fall = 2 * rows[..., 1:-1] - rows[..., :-2] - rows[..., 2:]
     sides = [(0, 0)] * (rows.ndim - 1)
     wide = jnp.pad(rows, [*sides, (margin, margin + 1)], mode="edge")
-    return Raised(wide, jnp.pad(jnp.maximum(fall, 0.0), [*sides, (margin + 1, margin + 2)]))
+    return wide, jnp.pad(jnp.maximum(fall, 0.0), [*sides, (margin + 1, margin + 2)])
 
 
 def read_up(
@@ -187,7 +177,7 @@ def read_up(
     below the chord. Beside a change from one to the other the reading can be too low, by a term of second order in the
     distance of two returns.
     """
-    count = (from_above.rows.shape[-1] - 1) * FAR // (FAR + 2)
+    count = (from_above[0].shape[-1] - 1) * FAR // (FAR + 2)
     margin = count // FAR
     cells = shift / window.step
     whole = jnp.floor(cells)

@@ -19,27 +19,12 @@ ATOMS = 4096
 """The approximate number of atoms of the distribution of simulated returns."""
 
 
-@dataclass(frozen=True, eq=False)
-class Simulated:
-    """The risk of simulated returns, with the interval of the central limit theorem."""
-
-    value: float
-    """β of the sample."""
-    interval: tuple[float, float]
-    """A 95% interval."""
-    law: Law
-    """The distribution of the returns, thinned."""
-    episodes: int
-    """The number of episodes."""
-
-
-def measured(returns: Float[np.ndarray, " n"], risk: RiskMeasure) -> Simulated:
-    """Return β of a sample; its standard error is that of the mean of u(Z) = ∫ h′(F), the influence function."""
+def measured(returns: Float[np.ndarray, " n"], risk: RiskMeasure) -> tuple[float, tuple[float, float]]:
+    """Return β of a sample and a 95% interval; the standard error is that of the mean of the influence function."""
     z = np.sort(returns)
     value = float(risk.value(z))
-    spread = float(np.std(influence(z, risk)))
-    error = float(1.96 * spread / np.sqrt(len(z)))
-    return Simulated(value, (value - error, value + error), thinned(z), len(z))
+    error = float(1.96 * np.std(influence(z, risk)) / np.sqrt(len(z)))
+    return value, (value - error, value + error)
 
 
 def influence(z: Float[np.ndarray, " n"], risk: RiskMeasure) -> Float[np.ndarray, " n"]:

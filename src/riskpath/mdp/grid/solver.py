@@ -22,10 +22,9 @@ from riskpath.mdp.grid.backward import Pass, backward, mean_tables
 from riskpath.mdp.grid.detect import form_of, is_silent
 from riskpath.mdp.grid.form import Form
 from riskpath.mdp.grid.greedy import greedy_tables, tie_width
-from riskpath.mdp.grid.layout import Layout, layout
+from riskpath.mdp.grid.layout import Layout, layout, require_memory
 from riskpath.mdp.grid.market import TIME_LIMIT, better_of, bracket_mean, bracket_tail
 from riskpath.mdp.grid.market_policy import BROADCASTING
-from riskpath.mdp.grid.memory import require_memory
 from riskpath.mdp.grid.other_measures import improve_utility
 from riskpath.mdp.grid.policy import GridPolicy
 from riskpath.mdp.grid.problem import GridProblem
@@ -190,17 +189,18 @@ def _solve_plainly(
         policy, report = GridPolicy(problem, base, result, goal), "best threshold on the grid"
         if _on_points(plan):
             upper, kind = _upper_on_points(plan, axis, parts, value, progress)
-    simulated = measured(policy.simulate(episodes, SEED + 1), risk)
+    returns = policy.simulate(episodes, SEED + 1)
+    lower, interval = measured(returns, risk)
     return GridSolution(
         problem=problem,
         risk=risk,
         policies=policies,
-        value=simulated.value if value is None or upper is None else value,
-        lower=simulated.value,
-        interval=simulated.interval,
+        value=lower if value is None or upper is None else value,
+        lower=lower,
+        interval=interval,
         upper=upper,
         upper_kind=kind,
-        law=simulated.law,
+        law=thinned(np.sort(returns)),
         policy=policy,
         report=report,
         estimate=value if upper is None else None,

@@ -17,15 +17,15 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from riskpath.mdp.grid.chance import Numbers, PriceAxis, as_floats, cells
 from riskpath.mdp.grid.form import Form, realised
-from riskpath.mdp.grid.mean import MeanTables, best_mean, node_payments, path_means_after
+from riskpath.mdp.grid.mean import MeanTables, best_mean, near, node_payments, path_means_after
 from riskpath.mdp.grid.rows import (
     Beyond,
-    Terms,
     Window,
     at_end,
     best,
@@ -101,15 +101,6 @@ class Tail(NamedTuple):
     """The bound of the mean to go at the start for every path."""
 
 
-class Path(NamedTuple):
-    """One time of n paths."""
-
-    price: Float[Numbers, " n"]
-    """The price before the move."""
-    noise: Float[Numbers, " n"]
-    """The noise of the move."""
-
-
 class Known(NamedTuple):
     """What a decision maker who knows the path, and pays the penalty, can reach before the decision of one time."""
 
@@ -138,17 +129,17 @@ def solve_tail(
     for time in reversed(range(form.problem.steps)):
         later = tables[-1] if tables else None
         for number, (prices, noise) in enumerate(groups):
-            path = Path(*(as_floats(x) for x in (prices[:, time], noise[:, time])))
+            price, luck = (as_floats(x) for x in (prices[:, time], noise[:, time]))
             assert means is not None
-            found[number] = _path_step(form, axes, time, path, means, later, found[number], utility)
+            found[number] = _path_step(form, axes, time, price, luck, means, later, found[number], utility)
         tables.append(before_table(form, axes, time, after_table(form, axes, time, axis, later, utility), utility))
         tables[-1].block_until_ready()
         if progress is not None:
             progress(form.problem.steps - time, form.problem.steps)
-    if not found:
-        return Tail(axes, utility, tuple(tables[::-1]), None, None)
-    known = np.concatenate([np.asarray(one.value, np.float64) for one in found if one is not None])
-    mean = np.concatenate([np.asarray(one.mean, np.float64)[:, form.start] for one in found if one is not None])
+    known = mean = None
+    if found:
+        known = np.concatenate([np.asarray(one.value, np.float64) for one in found if one is not None])
+        mean = np.concatenate([np.asarray(one.mean, np.float64)[:, form.start] for one in found if one is not None])
     return Tail(axes, utility, tuple(tables[::-1]), known, mean)
 
 
@@ -183,13 +174,6 @@ def last_move(
     return _at_end(payment, as_floats(probs), axes.window, utility, axes.points, every)
 
 
-def _last_path(form: Form, axes: Axes, time: int, prices: Float[Numbers, " n"], utility: KinkedUtility) -> Numbers:
-    """Return the same along paths, where returns are finer and every position counts."""
-    return last_move(
-        form, axes._replace(window=axes.fine, points=axes.parts * axes.points), time, prices, utility, every=1
-    )
-
-
 def _places(axes: Axes, count: int, every: int) -> np.ndarray:
     places = axes.first + np.arange(0, axes.rows, every, dtype=np.int32)
     return np.broadcast_to(places, (count, len(places)))
@@ -204,39 +188,40 @@ def before_table(
     return _best(after, chosen.position - axes.first, chosen.reward, ends, axes.window, utility)
 
 
-def _path_step(form, axes, time, path: Path, means, later, known: Known | None, utility) -> Known:
+def _path_step(form, axes, time, price, noise, means, later, known: Known | None, utility) -> Known:
     """Return the bound along paths before the decision."""
     chance = parts = None
-    if later is None or known is None:
-        after = _last_path(form, axes, time, path.price, utility)
+    if later is None or known is None:  # along paths returns are finer, and every position counts
+        fine = axes._replace(window=axes.fine, points=axes.parts * axes.points)
+        after = last_move(form, fine, time, price, utility, every=1)
     else:
-        after = _path_after(form, axes, time, path, later, known, utility)
-        chance = form.nodes(means.prices, time, path.price, means.width)
-        parts = realised(chance, path.noise)
+        after = _path_after(form, axes, time, price, noise, later, known, utility)
+        chance = form.nodes(means.prices, time, price, means.width)
+        parts = realised(chance, noise)
     mean = None if known is None else known.mean
-    to_go = path_means_after(form, time, means, path.price, path.noise, chance, parts, mean)
+    to_go, estimate = path_means_after(form, time, means, price, noise, chance, parts, mean)
     first, count = (form.start, 1) if time == 0 else (axes.first, axes.rows)
-    position, reward, ends = form.decisions(time, path.price, first, count)
+    position, reward, ends = form.decisions(time, price, first, count)
     if time == 0:  # one position, many returns within a cell
         position = np.broadcast_to(position, (len(position), PARTS))
         reward = reward + as_floats(axes.fine.step * np.arange(PARTS) / PARTS)
         ends = np.broadcast_to(ends, reward.shape)
-    beyond = Beyond(to_go.known, to_go.estimate, axes.first)
+    beyond = Beyond(to_go, estimate, axes.first)
     value = _best_up(after, position, reward, ends if form.ends else None, axes.fine, utility, beyond)
-    everywhere = form.decisions(time, path.price, 0, len(form.lattice))
-    return Known(value, best_mean(to_go.known, everywhere), best_mean(to_go.estimate, everywhere))
+    everywhere = form.decisions(time, price, 0, len(form.lattice))
+    return Known(value, best_mean(to_go, everywhere), best_mean(estimate, everywhere))
 
 
-def _path_after(form, axes, time, path: Path, later, known: Known, utility):
+def _path_after(form, axes, time, price, noise, later, known: Known, utility):
     """Return P_{t+1} minus the penalty of the move, after the decision, on the window of this time."""
-    count = len(path.price)
-    chance = form.nodes(axes.prices, time, path.price, axes.width)
-    share = chance.weights - realised(chance, path.noise)
-    payment = node_payments(form, time, path.price, chance, _places(axes, count, axes.every))
+    count = len(price)
+    chance = form.nodes(axes.prices, time, price, axes.width)
+    share = chance.weights - realised(chance, noise)
+    payment = node_payments(form, time, price, chance, _places(axes, count, axes.every))
     penalty = _sum(later, chance.row, payment, share, axes.window, utility, axes.every)
     if payment is None:
         return _with_penalty(known.value, penalty, axes.parts)
-    paid = form.moves(time, path.price, path.noise[:, None], _places(axes, count, 1))[1][:, 0]
+    paid = form.moves(time, price, noise[:, None], _places(axes, count, 1))[1][:, 0]
     mean, sign = (x[:, axes.first : axes.first + axes.rows] for x in (known.mean, known.sign))
     return _path_sum(known.value, penalty, paid, mean, sign, axes.fine, utility, axes.parts)
 
@@ -248,21 +233,18 @@ def _with_penalty(known, penalty, parts):
 
 @partial(jax.jit, static_argnames=("parts",))
 def _path_sum(known, penalty, paid, mean, sign, window, utility, parts):
-    value, out = read_up(raised(known), jax.numpy.arange(known.shape[1], dtype="int32"), paid, window)
+    value, out = read_up(raised(known), jnp.arange(known.shape[1], dtype=jnp.int32), paid, window)
     then = returns(window, known.shape[-1]) + paid[..., None]
-    return jax.numpy.where(out, by_mean(utility, then, mean[..., None], sign[..., None]), value) + refined(
-        penalty, parts
-    )
+    return jnp.where(out, by_mean(utility, then, mean[..., None], sign[..., None]), value) + refined(penalty, parts)
 
 
 @partial(jax.jit, static_argnames=("every",))
 def _sum(table, row, payment, share, window, utility, every):
     """Return the weighted sum over nodes of tables that are read after the payments."""
     if payment is None:
-        near = jax.vmap(lambda row, share: jax.numpy.zeros(table.shape[:1], "float32").at[row].add(share))(row, share)
-        total = jax.numpy.einsum("ns,sqx->nqx", near, table, precision="highest")
+        total = jnp.einsum("ns,sqx->nqx", near(table, row, share), table, precision="highest")
     else:
-        total = expected(table, Terms(row, share, payment), window, utility)
+        total = expected(table, row, share, payment, window, utility)
     return finer(total, every)
 
 
