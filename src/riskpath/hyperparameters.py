@@ -147,14 +147,14 @@ def plain(value: Any) -> Any:
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if dataclasses.is_dataclass(value):
         return str(value)
-    return value.tolist() if hasattr(value, "tolist") else value
+    return value.tolist() if hasattr(value, "tolist") else setting_text(value) if callable(value) else value
 
 
 def setting_text(value: Any) -> str:
     """Return a value on one line."""
     if isinstance(value, float | jax.Array | np.ndarray) and not isinstance(value, Tracer) and np.ndim(value) == 0:
         return f"{float(value):g}"
-    return " ".join(str(value).split())
+    return " ".join(str(getattr(value, "__qualname__", value)).split())  # the name of a function
 
 
 def _as_argument(value: Any) -> str:

@@ -207,11 +207,11 @@ def member_utility(risk: rp.DistortionMeasure, member: int, so_far: float, weigh
 @pytest.mark.parametrize(
     ("risk", "length"),
     [
-        ("cvar:0.2", 3),
-        ("0.4*mean+0.6*cvar:0.3", None),
+        ("0.4*mean+0.6*cvar:0.3", 3),
         ("wang:-0.75", None),
         pytest.param("cvar:0.2", None, marks=pytest.mark.long),
-        pytest.param("0.4*mean+0.6*cvar:0.3", 3, marks=pytest.mark.long),
+        pytest.param("cvar:0.2", 3, marks=pytest.mark.long),
+        pytest.param("0.4*mean+0.6*cvar:0.3", None, marks=pytest.mark.long),
         pytest.param("wang:-0.75", 3, marks=pytest.mark.long),
     ],
 )

@@ -32,7 +32,7 @@ def test_the_density_of_squashed_actions_is_a_density():
     actor = SquashedGaussianActor(2, (4,), 1, key=jax.random.key(0))
     x = jnp.array([0.3, -0.5])
     keys = jax.random.split(jax.random.key(1), 4_000)
-    actions, log_probs = jax.vmap(lambda key: actor.sample(x, key=key))(keys)
+    actions, log_probs = jax.jit(jax.vmap(lambda key: actor.sample(x, key=key)))(keys)
     normal = actor(x)
     u = np.arctanh(np.asarray(actions[:, 0], np.float64))
     std = np.exp(float(normal.log_std[0]))
@@ -71,12 +71,13 @@ def test_the_loss_of_the_critics_is_its_equation():
 
 @pytest.mark.parametrize(("wanted", "rises"), [(5.0, True), (-50.0, False)])
 def test_the_temperature_follows_the_entropy(wanted, rises):
-    agent = rp.DSAC(network=AGENT.network, training=TRAINING, target_entropy=wanted)
+    agent = rp.DSAC(network=AGENT.network, training=TRAINING, target_entropy=jnp.asarray(wanted))
     state = agent.init(SPEC, key=jax.random.key(0))
     end = jnp.zeros((2,), bool)
     zeros, two = jnp.zeros(2), jnp.zeros((2, 2))
     make = jax.vmap(lambda s, a, r, e: Transition(s, a, r, s, jnp.ones((0,), bool), e, e, jnp.int32(0), r, ()))
-    after, _ = agent.update(state, make(two, jnp.zeros((2, 1)), zeros, end), START, key=jax.random.key(1))
+    batch = make(two, jnp.zeros((2, 1)), zeros, end)
+    after = eqx.filter_jit(lambda agent: agent._actor_step(state, batch, START, key=jax.random.key(1)))(agent)
     assert bool(after.params.log_alpha > state.params.log_alpha) is rises
 
 
@@ -84,13 +85,12 @@ def test_modes_are_uniform_drawn_and_greedy():
     state = AGENT.init(SPEC, key=jax.random.key(0))
     shown = SPEC.first_time_step(jnp.array([0.3, -1.0]), jnp.ones((0,), bool))
     keys = jax.random.split(jax.random.key(1), 500)
-    actions = {
-        mode: np.asarray(jax.vmap(lambda key, m=mode: AGENT.act(state, (), shown, key=key, mode=m).action)(keys))
-        for mode in (GREEDY, EXPLORE, WARM_UP)
-    }
-    assert np.ptp(actions[GREEDY]) == 0
-    assert actions[EXPLORE].std() > 0.1
-    assert actions[WARM_UP].std() == pytest.approx(1 / np.sqrt(3), abs=0.05)
+    modes = jax.tree.map(lambda *flags: jnp.asarray(flags), GREEDY, EXPLORE, WARM_UP)
+    act = lambda mode: jax.vmap(lambda key: AGENT.act(state, (), shown, key=key, mode=mode).action)(keys)  # noqa: E731
+    greedy, explored, warm = np.asarray(jax.jit(jax.vmap(act))(modes))
+    assert np.ptp(greedy) == 0
+    assert explored.std() > 0.1
+    assert warm.std() == pytest.approx(1 / np.sqrt(3), abs=0.05)
 
 
 class Nearest(rp.Environment):

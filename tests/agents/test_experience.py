@@ -1,5 +1,6 @@
 """How steps become batches: what each experience asks of the loop, and the order of what it returns."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +10,7 @@ import riskpath as rp
 from riskpath.agents.agent import EXPLORE, GREEDY, WARM_UP
 from riskpath.agents.experience import Logged, Replay, Rollout
 from riskpath.agents.learning import epsilon_of
+from riskpath.agents.replay_buffer import add
 from riskpath.types import EnvSpec, Transition
 
 SPEC = EnvSpec(2, (), num_states=1_000, max_episode_steps=6)
@@ -40,18 +42,22 @@ def steps(numbers: np.ndarray) -> Transition:
     """Return transitions whose observations are these numbers."""
     zero, no, mask = jnp.zeros(()), jnp.zeros((), bool), jnp.ones(2, bool)
     one = lambda seen: Transition(seen, seen, zero, seen, mask, no, no, seen, zero, ())  # noqa: E731
-    return jax.vmap(one)(jnp.asarray(numbers, jnp.int32))
+    return jax.jit(jax.vmap(one))(jnp.asarray(numbers, jnp.int32))
+
+
+compiled_add = eqx.filter_jit(add)
 
 
 def test_a_rollout_is_every_environment_of_its_own_lane_in_order():
     rollout, lanes, envs = Rollout(3), 2, 4
     store = rollout.init(jax.tree.map(lambda x: x[0], steps(np.zeros(1))), lanes, envs)
     for time in range(6):  # two rollouts: the second one replaces the first
-        store = rollout.add(store, steps(100 * time + np.arange(lanes * envs)))
+        store = compiled_add(store, steps(100 * time + np.arange(lanes * envs)))
     first = jax.vmap(jax.vmap(SPEC.first_time_step))(
         jnp.zeros((lanes, envs), jnp.int32), jnp.ones((lanes, envs, 2), bool)
     )
-    batch = rollout.batch(store, lanes, first, (), keys=jax.random.split(jax.random.key(0), lanes))
+    keys = jax.random.split(jax.random.key(0), lanes)
+    batch = eqx.filter_jit(rollout.batch)(store, lanes, first, (), keys=keys)
     wanted = 100 * np.arange(3, 6)[None, :, None] + np.arange(lanes * envs).reshape(lanes, 1, envs)
     np.testing.assert_array_equal(batch.steps.observation, wanted)
     assert batch.following.time.shape == (lanes, envs)
@@ -61,9 +67,9 @@ def test_all_lanes_draw_from_all_logged_steps():
     logged = Logged(50, 400)
     store = logged.init(jax.tree.map(lambda x: x[0], steps(np.zeros(1))), 3, 1)
     for time in range(50):
-        store = logged.add(store, steps(np.array([time])))
+        store = compiled_add(store, steps(np.array([time])))
     first = SPEC.first_time_step(jnp.int32(0), jnp.ones(2, bool))
-    batch = logged.batch(store, 3, first, (), keys=jax.random.split(jax.random.key(0), 3))
+    batch = eqx.filter_jit(logged.batch)(store, 3, first, (), keys=jax.random.split(jax.random.key(0), 3))
     drawn = np.asarray(batch.observation)
     assert drawn.shape == (3, 400)
     assert all(set(lane) == set(range(50)) for lane in drawn)
@@ -86,7 +92,7 @@ def test_without_random_actions_adaptive_still_explores_goals():
 
     def goals(mode: rp.Mode) -> np.ndarray:
         start = lambda key: agent.begin_or_advance(state, state.initial_memory, first, key=key, mode=mode)  # noqa: E731
-        return np.asarray(jax.vmap(start)(keys).context.goal)
+        return np.asarray(jax.jit(jax.vmap(start))(keys).context.goal)
 
     assert len(np.unique(goals(EXPLORE))) > 16
     assert len(np.unique(goals(GREEDY))) == 1

@@ -168,7 +168,9 @@ def pick(values, mask) -> int:
 
 
 @pytest.mark.parametrize("terminated", [False, True])
-@pytest.mark.parametrize("risk", [rp.Mean(), rp.CVaR(0.3), rp.Wang(0.5)], ids=str)
+@pytest.mark.parametrize(
+    "risk", [rp.CVaR(0.3), *(pytest.param(risk, marks=pytest.mark.long) for risk in (rp.Mean(), rp.Wang(0.5)))], ids=str
+)
 def test_iqn(risk, terminated):
     agent = rp.IQN(risk, discount=0.9, network=NETWORK, training=TRAINING)
     state, other = (agent.init(SPEC, key=jax.random.key(i)) for i in (0, 1))
@@ -298,7 +300,7 @@ def pessimistic(twins, x, action, taus, twin_target: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("terminated", [False, True])
-@pytest.mark.parametrize("twin_target", ["lower_mean", "lower_quantiles"])
+@pytest.mark.parametrize("twin_target", ["lower_mean", pytest.param("lower_quantiles", marks=pytest.mark.long)])
 def test_iqtd3(twin_target, terminated):
     agent = rp.IQTD3(rp.CVaR(0.3), discount=0.9, network=BOX_NETWORK, **box_parts(twin_target))
     state, other = (agent.init(BOX, key=jax.random.key(i)) for i in (0, 1))
@@ -320,7 +322,8 @@ def test_iqtd3(twin_target, terminated):
 @pytest.mark.parametrize(
     ("critic", "time_input"),
     [
-        *(("joint", True), ("trajectory", True), ("convolved", True), ("trajectory", False)),
+        *(("joint", True), ("convolved", True), ("trajectory", False)),
+        pytest.param("trajectory", True, marks=pytest.mark.long),
         *(pytest.param(critic, False, marks=pytest.mark.long) for critic in ("joint", "convolved")),
     ],
 )

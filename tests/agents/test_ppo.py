@@ -10,8 +10,8 @@ import pytest
 
 import riskpath as rp
 from riskpath.agents.agent import EXPLORE, GREEDY
-from riskpath.agents.ppo import follow_size
-from riskpath.agents.rollout_agent import generalised_advantages
+from riskpath.agents.ppo import Networks, follow_size
+from riskpath.agents.rollout_agent import clipped_objective, generalised_advantages
 from riskpath.nn.policy_networks import Categorical, Gaussian
 from riskpath.types import EnvSpec, Transition
 
@@ -35,7 +35,7 @@ def taken(agent: rp.PPO, spec: EnvSpec, count: int):
             first.observation, out.action, zero, first.observation, mask, no, no, first.time, zero, out.extras
         )
 
-    return state, jax.vmap(one)(jax.random.split(jax.random.key(1), count))
+    return state, jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(1), count))
 
 
 @pytest.mark.parametrize("spec", [DISCRETE, HEADS, CONTINUOUS], ids=["discrete", "heads", "continuous"])
@@ -51,7 +51,8 @@ def test_the_loss_is_its_equation(spec, limit):
     )
     advantages, returns = rng.normal(size=(2, 8)).astype(np.float32)
     unit = jnp.float32(2.0)
-    loss, _ = eqx.filter_jit(agent.loss)(state.params, unit, 0.1, steps, jnp.asarray(advantages), jnp.asarray(returns))
+    objective = clipped_objective(agent.training, Networks.of, unit, 0.1)
+    loss, _ = eqx.filter_jit(objective)(state.params, steps, jnp.asarray(advantages), jnp.asarray(returns))
     x = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
     expected = []
     for i in range(8):

@@ -21,31 +21,34 @@ ATOMS = np.random.default_rng(0).normal(3.0, 2.0, size=400).astype(np.float32)
 AVERSE = ["mean", "cvar:0.2", "wang:-0.5", "pow:-1", "0.6*mean+0.4*cvar:0.1", "0.5*cvar:0.5+0.5*cvar:0.05"]
 
 
+compiled_utility, compiled_knots = eqx.filter_jit(expected_utility), eqx.filter_jit(utility_knots)
+
+
 def utility(risk: rp.DistortionMeasure, knots, z) -> np.ndarray:
     """Return u at several returns."""
-    return np.asarray(expected_utility(risk, knots, jnp.asarray(z, jnp.float32)[None, :]))
+    return np.asarray(compiled_utility(risk, jnp.asarray(knots), np.asarray(z, np.float32)[None, :]))
 
 
-@pytest.mark.parametrize("pieces", [1, 7, 32])
-@pytest.mark.parametrize("level", [0.03, 0.1, 0.25, 0.5, 0.9])
+@pytest.mark.parametrize("pieces", [1, 7])
+@pytest.mark.parametrize("level", [0.03, 0.25, 0.9])
 def test_the_utility_of_cvar_is_its_shortfall_below_the_quantile(level, pieces):
-    risk = rp.CVaR(level)
+    risk = rp.CVaR(jnp.asarray(level))  # an array, so that one program serves all levels
     b = np.sort(ATOMS)[int(np.ceil(np.float32(level) * 400)) - 1]
     z = np.linspace(-4, 10, 29)
-    found = utility(risk, utility_knots(risk, jnp.asarray(ATOMS), pieces), z)
+    found = utility(risk, compiled_knots(risk, jnp.asarray(ATOMS), pieces), z)
     np.testing.assert_allclose(found, b + np.minimum(z - b, 0) / level, rtol=1e-3, atol=2e-3)
 
 
 @pytest.mark.parametrize("risk", [rp.Mean(), rp.CVaR(1.0), rp.Wang(0.0), rp.POW(0.0)], ids=str)
 def test_the_utility_of_the_mean_is_the_return(risk):
     z = np.linspace(-4, 10, 29)
-    np.testing.assert_allclose(utility(risk, utility_knots(risk, jnp.asarray(ATOMS), 8), z), z, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(utility(risk, compiled_knots(risk, jnp.asarray(ATOMS), 8), z), z, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("text", AVERSE)
 def test_the_measure_is_the_expected_utility_and_of_other_laws_more(text):
     risk = as_distortion(text)
-    knots = utility_knots(risk, jnp.asarray(ATOMS), 128)
+    knots = compiled_knots(risk, jnp.asarray(ATOMS), 128)
     assert utility(risk, knots, ATOMS).mean() == pytest.approx(risk.value(ATOMS), abs=0.02)
     rng = np.random.default_rng(1)
     for centre, spread in [(3.0, 1.0), (0.0, 4.0), (6.0, 0.1)]:
@@ -97,7 +100,7 @@ def test_it_adds_up_its_discounted_rewards():
     for time, (reward, total) in enumerate([(0.0, 0.0), (8.0, 8.0), (-4.0, 6.0), (2.0, 6.5)]):
         step = rp.TimeStep(jnp.int32(0), jnp.float32(reward), mask, jnp.int32(0), jnp.int32(time))
         output = eqx.filter_jit(act_greedily)(agent, state, memory, step, key=jax.random.key(1))
-        whole = agent.quantiles(state, memory, step, midpoints(5))
+        whole = eqx.filter_jit(agent.quantiles)(state, memory, step, midpoints(5))
         memory = output.memory
         assert float(memory.so_far) == total
     features = state.params.features(jnp.int32(0), jnp.float32(0.3 * 6.5), jnp.float32(0.125))

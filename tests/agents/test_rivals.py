@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 
 import riskpath as rp
-from riskpath.agents import cvar_policy_gradient, return_capping, wcpg
+from riskpath.agents import cvar_policy_gradient, rollout_agent, wcpg
 from riskpath.agents.agent import EXPLORE, GREEDY
 from riskpath.agents.rollout_agent import Taken
 from riskpath.types import EnvSpec, Trajectory, Transition
@@ -54,7 +54,7 @@ def learned_from(monkeypatch):
         given[:] = [loss, *jax.tree.map(lambda x: x.reshape(5, 3, *x.shape[1:]), samples)]
         return state, {}
 
-    for module in (cvar_policy_gradient, return_capping, wcpg):
+    for module in (cvar_policy_gradient, rollout_agent, wcpg):
         monkeypatch.setattr(module, "several_epochs", keep)
     return given
 
@@ -70,23 +70,23 @@ def test_the_cvar_gradient_counts_the_worst_episodes(learned_from):
     agent = rp.CVaRPolicyGradient("cvar:0.5", network=rp.Network(hidden=(4,)))
     state = agent.init(SPEC, key=KEY)
     state, _ = agent.update(state, rollout(agent, state, taken()), START, key=KEY)
-    loss, steps, weights, targets = learned_from
+    loss, steps, weights = learned_from
     # The returns are 5, −2, 3 and 10; the quantile at 0.5 is 5. Steps after the last end are not known.
     whole = np.array([[5, -2, 10], [5, 3, 10], [0, 3, 10], [0, 3, 10], [0, 0, 0]])
     known = np.array([[1, 1, 1], [1, 1, 1], [0, 1, 1], [0, 1, 1], [0, 0, 0]])
     np.testing.assert_allclose(weights, known * np.minimum(whole - 5, 0) * 15 / (0.5 * 4), rtol=1e-6)
     assert float(state.params.cvar) == pytest.approx((-2 + 3) / 2)
     flat = jax.tree.map(lambda x: x.reshape(15, *x.shape[2:]), steps)
-    found, _ = loss(state.params, flat, weights.ravel(), targets.ravel())
-    log_probs = [float(jax.nn.log_softmax(state.params.policy.network(x))[0]) for x in flat.observation]
-    entropy = [float(state.params.policy(x, jnp.ones(2, bool)).entropy()) for x in flat.observation]
-    wanted = -np.mean(np.asarray(weights).ravel() * log_probs) - 0.005 * np.mean(entropy)
+    found, _ = jax.jit(loss)(state.params, flat, weights.ravel())
+    log_probs = np.asarray(jax.nn.log_softmax(jax.jit(jax.vmap(state.params.policy.network))(flat.observation)))
+    entropy = -np.sum(np.exp(log_probs) * log_probs, axis=1)
+    wanted = -np.mean(np.asarray(weights).ravel() * log_probs[:, 0]) - 0.005 * np.mean(entropy)
     assert float(found) == pytest.approx(wanted, rel=1e-4)
 
 
 def test_soft_risk_lowers_the_level():
     agents = [rp.CVaRPolicyGradient("cvar:0.1", soft_risk=s) for s in (0.4, 0.0)]
-    levels = [[float(agent.level(clock_at(done))) for agent in agents] for done in (0.0, 0.2, 0.4, 0.9)]
+    levels = [[float(agent.level_at(clock_at(done))) for agent in agents] for done in (0.0, 0.2, 0.4, 0.9)]
     np.testing.assert_allclose(levels, [[1.0, 0.1], [0.55, 0.1], [0.1, 0.1], [0.1, 0.1]], rtol=1e-5)
 
 
@@ -101,10 +101,11 @@ def test_return_capping_earns_the_capped_return_and_moves_the_cap(learned_from):
     new, _ = agent.update(state, rollout(agent, state, (taken(1.5), seen, jnp.asarray(before))), START, key=KEY)
     _, steps, advantages, targets = learned_from
     gains = np.minimum(SO_FAR, 4.0) - np.minimum(before, 4.0)
-    later = np.zeros((5, 3))
-    for t, e in np.ndindex(5, 3):
-        see = agent._see(state, jnp.float32(SO_FAR[t, e]), jnp.int32(TIME[t, e] + 1))
-        later[t, e] = state.params.of(steps.next_observation[t, e], jnp.ones(2, bool), see)[1]
+
+    def value_after(observation: Any, so_far: Any, time: Any) -> Any:
+        return state.params.of(observation, jnp.ones(2, bool), agent._see(state, so_far, time + 1))[1]
+
+    later = np.asarray(jax.jit(jax.vmap(jax.vmap(value_after)))(steps.next_observation, SO_FAR, TIME.astype("i")))
     wanted = advantages_of(gains + np.where(ENDED, 0, later) - 1.5, 0.9)
     np.testing.assert_allclose(advantages, wanted, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(targets, wanted + 1.5, rtol=1e-4, atol=1e-5)
@@ -119,9 +120,9 @@ def test_wcpg_learns_mean_and_variance_and_weighs_them_by_the_level(learned_from
     batch = rollout(agent, state, (taken(1.5), jnp.asarray(level), jnp.asarray(variance, jnp.float32)))
     agent.update(state, batch, START, key=KEY)
     loss, steps, advantages, targets = learned_from
-    of = lambda t, e: state.params.of(steps.next_observation[t, e], jnp.ones(2, bool), jnp.float32(level[t, e]))[1:]  # noqa: E731
-    found = np.array([[[float(x) for x in of(t, e)] for e in range(3)] for t in range(5)])
-    v, upsilon, g = found[..., 0], found[..., 1], np.where(ENDED, 0.0, 0.8)
+    of = jax.jit(jax.vmap(lambda o, x: wcpg.read(state.params, o, jnp.ones(2, bool), x)[1:]))
+    found = of(steps.next_observation.reshape(15, 1), level.ravel())
+    (v, upsilon), g = (np.asarray(x).reshape(5, 3) for x in found), np.where(ENDED, 0.0, 0.8)
     mean = advantages_of(REWARD + g * v - 1.5, 0.8 * 0.9)
     moment = advantages_of(REWARD**2 + 2 * g * REWARD * v + g**2 * (upsilon + v**2) - 2 - 1.5**2, 0.64 * 0.9)
     k = norm.pdf(norm.ppf(level)) / level
@@ -130,9 +131,8 @@ def test_wcpg_learns_mean_and_variance_and_weighs_them_by_the_level(learned_from
     np.testing.assert_allclose(targets[..., 1], np.maximum(2 + moment - 3 * mean, 1e-4), rtol=1e-4, atol=1e-4)
     flat = jax.tree.map(lambda x: x.reshape(15, *x.shape[2:]), (steps, advantages, targets))
     changed = eqx.tree_at(lambda f: f[2], flat, flat[2] + jnp.array([[0.0, 1.0]]))
-    values = [float(loss(state.params, *given)[0]) for given in (flat, changed)]
-    read = lambda o, x: float(state.params.of(o, jnp.ones(2, bool), jnp.float32(x))[2])  # noqa: E731
-    spread = np.array([read(o, x) for o, x in zip(flat[0].observation, level.ravel(), strict=True)])
+    values = [float(jax.jit(loss)(state.params, *given)[0]) for given in (flat, changed)]
+    spread = np.asarray(of(flat[0].observation, level.ravel())[1])
     aim = np.asarray(flat[2][:, 1])
     apart = [np.mean(spread + y - 2 * np.sqrt(spread * y)) for y in (aim, aim + 1.0)]
     assert values[1] - values[0] == pytest.approx(0.25 * (apart[1] - apart[0]), rel=1e-3)
@@ -142,8 +142,8 @@ def test_wcpg_draws_a_level_for_every_episode():
     agent = rp.WCPG("cvar:0.1", network=rp.Network(hidden=(4,)))
     state = agent.init(SPEC, key=KEY)
     first = SPEC.first_time_step(jnp.zeros(1), jnp.ones(2, bool))
-    act = lambda key: agent.act(state, jnp.ones(()), first, key=key, mode=EXPLORE)  # noqa: E731
-    levels = [float(act(key).memory) for key in jax.random.split(KEY, 9)]
+    act = jax.jit(jax.vmap(lambda key: agent.act(state, jnp.ones(()), first, key=key, mode=EXPLORE).memory))
+    levels = np.asarray(act(jax.random.split(KEY, 9))).tolist()
     assert len({round(level, 4) for level in levels}) == 9
     later = eqx.tree_at(lambda s: s.time, first, jnp.int32(1))
     assert float(agent.act(state, jnp.float32(0.3), later, key=KEY, mode=EXPLORE).memory) == pytest.approx(0.3)

@@ -77,7 +77,16 @@ def predictions(agent: Any, state: AgentState) -> np.ndarray:
     return np.stack([predict(one, state.initial_memory, first, taus) for one in both])
 
 
-@pytest.mark.parametrize("name", AGENTS)
+REPEATED = (
+    *("IQN factored", "CVaRDRL", "TQL joint", "TQL trajectory deep"),
+    *("Adaptive utility", "TQLContinuous"),
+)
+"""Made of critics that other agents have."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name in REPEATED else []) for name in AGENTS]
+)
 def test_predicted_returns_stay_when_the_unit_changes(name):
     # Of adaptive agents at the start, where the context is 0 in every unit: features of other contexts are in units.
     agent = AGENTS[name]
@@ -94,7 +103,7 @@ def test_predicted_returns_stay_when_the_unit_changes(name):
             assert eqx.tree_equal(getattr(after, part), getattr(before, part))
 
 
-@pytest.mark.parametrize("name", [name for name, agent in AGENTS.items() if agent.actions == "continuous"])
+@pytest.mark.parametrize("name", ["IQTD3", "AdaptiveContinuous", pytest.param("TQLContinuous", marks=pytest.mark.long)])
 def test_actors_do_the_same_in_another_unit(name):
     agent = AGENTS[name]
     before = with_spread(learned(agent), 32.0, 256.0)

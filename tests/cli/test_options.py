@@ -24,6 +24,7 @@ def options(*arguments: str) -> TrainOptions:
         (["--agent.batch-size=8"], ["--agent.training.batch-size=8"]),
         (["--agent.batch_size", "8"], ["--agent.training.batch_size", "8"]),
         (["--agent.learning-rate", "0.1"], ["--agent.training.learning-rate", "0.1"]),
+        (["--agent.gradient-transformation=sgd"], ["--agent.training.gradient-transformation=sgd"]),
         (["--agent.no-normalize-observations"], ["--agent.network.no-normalize-observations"]),
         (["--num_envs", "4"], ["--num-envs", "4"]),
     ],

@@ -78,7 +78,13 @@ def test_sizes_that_have_kernels(sizes: Sizes, kernel: bool, with_kernels: None)
     assert ("pallas_call" in str(jax.make_jaxpr(outputs_and_gradients(sizes))())) == kernel
 
 
-@pytest.mark.parametrize("sizes", [Sizes(), Sizes(192, 32, 16, 5), Sizes(256, 64, 32, 8), Sizes(batch=10)])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        Sizes(192, 32, 16, 5),
+        *(pytest.param(sizes, marks=pytest.mark.long) for sizes in (Sizes(), Sizes(256, 64, 32, 8))),
+    ],
+)
 def test_quantiles_and_their_gradients_are_those_of_plain_jax(sizes: Sizes, with_kernels: None):
     ours = jax.jit(outputs_and_gradients(sizes))()
     with kernels.use_kernels(None):
@@ -118,17 +124,22 @@ def layer_and_gradients(inputs: int, width: int, batch: int) -> Any:
 @pytest.mark.parametrize(
     ("inputs", "width", "batch", "kernel"),
     [
-        (16, 64, 16, True),
-        (5, 192, 32, True),
-        (32, 256, 128, True),
-        (33, 64, 16, False),
-        (16, 48, 16, False),
-        (16, 64, 10, False),
+        *((16, 64, 16, True), (5, 192, 32, True), (32, 256, 128, True)),
+        *((33, 64, 16, False), (16, 48, 16, False), (16, 64, 10, False)),
     ],
 )
-def test_a_layer_and_its_gradients(inputs: int, width: int, batch: int, kernel: bool, with_kernels: None):
-    program = layer_and_gradients(inputs, width, batch)
-    assert ("pallas_call" in str(jax.make_jaxpr(program)())) == kernel
+def test_layers_that_have_kernels(inputs: int, width: int, batch: int, kernel: bool, with_kernels: None):
+    assert ("pallas_call" in str(jax.make_jaxpr(layer_and_gradients(inputs, width, batch))())) == kernel
+
+
+@pytest.mark.parametrize(
+    ("inputs", "width", "batch"),
+    [
+        *((5, 192, 32), (33, 64, 16)),
+        *(pytest.param(*sizes, marks=pytest.mark.long) for sizes in ((16, 64, 16), (32, 256, 128))),
+    ],
+)
+def test_a_layer_and_its_gradients(inputs: int, width: int, batch: int, with_kernels: None):
     ours = jax.jit(layer_and_gradients(inputs, width, batch))()
     with kernels.use_kernels(None):
         plain = jax.jit(layer_and_gradients(inputs, width, batch))()

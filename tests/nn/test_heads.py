@@ -1,5 +1,7 @@
 """Quantile heads: one action against all of them, and the gradients that are written by hand."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -24,13 +26,19 @@ def head_and_features(kind: str) -> tuple[Head, jax.Array]:
 @pytest.mark.parametrize("action", range(ACTIONS))
 def test_the_quantiles_of_one_action_are_its_column_and_so_is_the_gradient(kind, action):
     head, features = head_and_features(kind)
-    taus, wanted = jnp.array([0.05, 0.3, 0.5, 0.99]), jnp.array([1.0, -2.0, 0.5, 3.0])
-    column = lambda head: head(features, taus)[:, action]  # noqa: E731
-    one = lambda head: head.of_action(features, taus, jnp.asarray(action, jnp.int32))  # noqa: E731
-    np.testing.assert_allclose(one(head), column(head), atol=1e-6)
-    gradients = [eqx.filter_grad(lambda h, f=f: jnp.sum(wanted * f(h)))(head) for f in (one, column)]
+    (one, column), gradients = one_and_column(head, features, jnp.asarray(action, jnp.int32))
+    np.testing.assert_allclose(one, column, atol=1e-6)
     for mine, expected in zip(*map(jax.tree.leaves, gradients), strict=True):
         np.testing.assert_allclose(mine, expected, atol=1e-5)
+
+
+@eqx.filter_jit
+def one_and_column(head: Head, features: jax.Array, action: jax.Array) -> Any:
+    """Return the quantiles of one action computed in both ways, and the gradients of a weighted sum of them."""
+    taus, wanted = jnp.array([0.05, 0.3, 0.5, 0.99]), jnp.array([1.0, -2.0, 0.5, 3.0])
+    ways = (lambda head: head.of_action(features, taus, action), lambda head: head(features, taus)[:, action])
+    gradients = [eqx.filter_grad(lambda h, f=f: jnp.sum(wanted * f(h)))(head) for f in ways]
+    return [f(head) for f in ways], gradients
 
 
 def test_the_gradient_of_the_embedding_is_that_of_plain_products():

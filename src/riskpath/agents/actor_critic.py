@@ -16,7 +16,7 @@ from riskpath.agents.agent import AgentState, Updated
 from riskpath.agents.clock import Clock
 from riskpath.agents.config import ActorCritic, ActorTraining, Training
 from riskpath.agents.learning import mean_over, observe_batch
-from riskpath.agents.optimiser import Adam
+from riskpath.agents.optimiser import Optimiser
 from riskpath.nn.critics import Twins
 from riskpath.nn.losses import stratified
 from riskpath.nn.observation_encoder import ObservationEncoder
@@ -99,5 +99,7 @@ def actor_critic_step(
     return state, {"loss": jnp.mean(jnp.stack(losses))}
 
 
-def _step(adam: Adam, part: Any, opt_state: Any, gradient: Any, clock: Clock) -> tuple[Any, Any]:
-    return adam.step(part, jax.lax.optimization_barrier(gradient), opt_state, clock)  # rounded alike in every program
+def _step(optimiser: Optimiser, part: Any, opt_state: Any, gradient: Any, clock: Clock) -> tuple[Any, Any]:
+    return optimiser.step(
+        part, jax.lax.optimization_barrier(gradient), opt_state, clock
+    )  # rounded alike in every program

@@ -11,6 +11,7 @@ are given, the others keep the agent's own defaults.
 """
 
 import abc
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import equinox as eqx
@@ -18,7 +19,7 @@ from jaxtyping import Array, Bool, Float
 
 from riskpath.agents.clock import ramp
 from riskpath.agents.experience import Experience, Replay
-from riskpath.agents.optimiser import Adam
+from riskpath.agents.optimiser import Optimiser, Transformation, as_transformation
 from riskpath.errors import RiskpathError
 from riskpath.hyperparameters import Hyperparameters
 from riskpath.nn.network import Network
@@ -38,6 +39,12 @@ TwinTarget = Literal["lower_mean", "lower_quantiles"]
 class BaseTraining(Hyperparameters):
     """Hyperparameters of training; what they are depends on the experience from which an agent learns."""
 
+    gradient_transformation: Transformation = eqx.field(
+        static=True, default="adam", converter=as_transformation, kw_only=True
+    )
+    """The optimiser: its name in Optax, such as "adamw" or "lion", or a function of the learning rate that returns an
+    Optax transformation. It gets clipped gradients, and the learning rate of the schedule."""
+
     @abc.abstractmethod
     def experience(self, agent: Any, spec: EnvSpec) -> Experience:
         """Return how environment steps become the batches of an agent's updates."""
@@ -47,7 +54,7 @@ class Training(BaseTraining):
     """How an agent with a replay buffer is trained."""
 
     learning_rate: float | Array = 1e-3
-    """Learning rate of Adam for the critics."""
+    """Learning rate of the critics."""
     final_learning_rate: float | Array = 1e-4
     """Learning rate at the end; small rates separate nearby quantiles."""
     decay_starts: float | Array = 0.0
@@ -94,10 +101,10 @@ class Training(BaseTraining):
         sizes = (self.buffer_size, self.batch_size * _batches(agent), self.train_freq, self.learning_starts)
         return Replay(*sizes, agent.window(spec), agent.n_steps)
 
-    def optimiser(self, eps: float = 1e-6) -> Adam:
+    def optimiser(self, eps: float = 1e-6) -> Optimiser:
         """Return the optimiser of the critics."""
         schedule = (self.learning_rate, self.final_learning_rate, self.decay_starts, self.decay_ends)
-        return Adam(*schedule, self.max_grad_norm, eps)
+        return Optimiser(*schedule, self.max_grad_norm, self.gradient_transformation, eps)
 
     def progress(self, done: Float[Array, ""]) -> Float[Array, ""]:
         """Return how far the learning-rate decay has progressed, from 0 to 1."""
@@ -151,7 +158,7 @@ class ActorTraining(Hyperparameters):
     """How an actor is trained beside its critics; its learning rate decays when theirs does (`Training`)."""
 
     learning_rate: float | Array = 3e-4
-    """Learning rate of Adam for the actor."""
+    """Learning rate of the actor."""
     final_learning_rate: float | Array = 9e-6
     """Learning rate at the end."""
     policy_delay: int = eqx.field(static=True, default=2)
@@ -169,10 +176,10 @@ class ActorTraining(Hyperparameters):
         if self.twin_target not in get_args(TwinTarget):
             raise RiskpathError(f"twin_target must be {' or '.join(get_args(TwinTarget))}, got {self.twin_target!r}")
 
-    def optimiser(self, training: Training) -> Adam:
+    def optimiser(self, training: Training) -> Optimiser:
         """Return the optimiser of the actor."""
-        t = training
-        return Adam(self.learning_rate, self.final_learning_rate, t.decay_starts, t.decay_ends, t.max_grad_norm)
+        of_critics = training.optimiser(eps=1e-8)
+        return replace(of_critics, learning_rate=self.learning_rate, final_learning_rate=self.final_learning_rate)
 
 
 CONTINUOUS = Training(

@@ -10,7 +10,7 @@ falls linearly from 1 to η during the first part of the training, so that succe
 episodes from harder conditions of the simulator, which an agent cannot choose here.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -19,20 +19,16 @@ from jaxtyping import Array, Float
 from riskpath.agents.agent import ActorOutput, AgentState, Mode, Updated
 from riskpath.agents.clock import Clock
 from riskpath.agents.rollout_agent import (
-    RolloutAgent,
+    CVaRPolicyAgent,
     RolloutTraining,
-    Taken,
     final_returns,
     flattened,
     mean_loss,
     several_epochs,
+    take,
     value_at_risk,
 )
-from riskpath.errors import RiskpathError
-from riskpath.nn.network import Network
 from riskpath.nn.policy_networks import Policy
-from riskpath.risk.compose import as_distortion
-from riskpath.risk.measures import CVaR, DistortionMeasure
 from riskpath.types import EnvSpec, Key, TimeStep, Trajectory, Transition
 from riskpath.validation import require_share
 
@@ -45,31 +41,18 @@ class Networks(eqx.Module):
     """CVaR of the latest rollout; there is no critic."""
 
 
-class CVaRPolicyGradient(RolloutAgent):
+class CVaRPolicyGradient(CVaRPolicyAgent):
     """Maximises CVaR of the whole return by the gradient of the worst episodes."""
 
-    risk: DistortionMeasure = eqx.field(default=CVaR(0.25), converter=as_distortion)
-    """β, which must be a CVaR."""
     discount: float | Array = 1.0
     """γ."""
-    network: Network = Network(hidden=(64, 64))
-    """Sizes and kinds of the network of the policy."""
     training: RolloutTraining = RolloutTraining(epochs=1, minibatches=1)
     """Training hyperparameters; those of the critic have no effect. A rollout must be longer than an episode."""
     soft_risk: float | Array = 0.0
     """Fraction of the training during which the level falls from 1 to η; 0 for the published GCVaR, 0.8 for CeSoR."""
 
-    actions: ClassVar = "any"
-    independent_heads: ClassVar = True
-
     def __check_init__(self):
         require_share(soft_risk=self.soft_risk)
-        if not isinstance(self.risk, CVaR):
-            raise RiskpathError(f"CVaRPolicyGradient maximises CVaR only, got {self.risk}")
-        if self.network.head != "factored" or self.network.window:
-            raise RiskpathError(
-                "CVaRPolicyGradient has no critic and no history: leave network.head and network.window out"
-            )
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
         """Return a fresh policy; there is no memory."""
@@ -79,20 +62,17 @@ class CVaRPolicyGradient(RolloutAgent):
     def act(self, state: AgentState, memory: Any, time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:
         """Return an action drawn from π, or the likeliest one if greedy."""
         policy = state.params.policy(time_step.observation, time_step.action_mask)
-        drawn = jnp.where(mode.explores, policy.sample(key=key), policy.best())
-        action = drawn if time_step.action_mask.size else jnp.clip(drawn, -1.0, 1.0)
-        return ActorOutput(action, (), Taken(drawn, policy.log_prob(drawn), jnp.zeros(()), time_step.action_mask))
+        action, taken = take(policy, jnp.zeros(()), time_step, key=key, mode=mode)
+        return ActorOutput(action, (), taken)
 
-    def level(self, clock: Clock) -> Float[Array, ""]:
+    def level_at(self, clock: Clock) -> Float[Array, ""]:
         """Return the level at this point of the training."""
-        assert isinstance(self.risk, CVaR)
         progress = jnp.minimum(clock.done / jnp.maximum(self.soft_risk, 1e-9), 1.0)
-        hard = jnp.asarray(self.soft_risk) == 0
-        return jnp.where(hard, self.risk.level, 1.0 + progress * (self.risk.level - 1.0))
+        return jnp.where(jnp.asarray(self.soft_risk) == 0, self.level, 1.0 + progress * (self.level - 1.0))
 
     def update(self, state: AgentState, batch: Trajectory, clock: Clock, *, key: Key) -> Updated:
         """Follow the gradient of the worst episodes that ended within the rollout."""
-        steps, level = batch.steps, self.level(clock)
+        steps, level = batch.steps, self.level_at(clock)
         returns, known = final_returns(steps)
         ended = steps.terminated | steps.truncated
         quantile = value_at_risk(returns, ended, level)
@@ -104,13 +84,11 @@ class CVaRPolicyGradient(RolloutAgent):
         weights = below / jnp.maximum(unit, 1e-9) * below.size / (level * episodes)
         entropy_weight = self.training.entropy(clock)
         loss = lambda params, *part: self.loss(params, entropy_weight, *part)  # noqa: E731
-        state, metrics = several_epochs(
-            self, state, loss, flattened((steps, weights, jnp.zeros_like(weights))), clock, key=key
-        )
+        state, metrics = several_epochs(self, state, loss, flattened((steps, weights)), clock, key=key)
         cvar = jnp.where(jnp.any(ended), cvar, state.params.cvar)
         return eqx.tree_at(lambda s: s.params.cvar, state, cvar), metrics
 
-    def loss(self, params: Networks, entropy_weight: Any, steps: Transition, weights: Any, unused: Any) -> Any:
+    def loss(self, params: Networks, entropy_weight: Any, steps: Transition, weights: Any) -> Any:
         """Return the policy-gradient loss of a minibatch with its entropy bonus, and metrics."""
 
         def one(step: Transition, weight: Float[Array, ""]) -> Any:

@@ -21,7 +21,7 @@ from riskpath.agents.agent import ActorOutput, AgentState, Mode, Updated
 from riskpath.agents.clock import Clock
 from riskpath.agents.config import CONTINUOUS, ActorCritic, ActorTraining, Training
 from riskpath.agents.learning import mean_over, observe_batch, scales
-from riskpath.agents.optimiser import Adam
+from riskpath.agents.optimiser import Optimiser
 from riskpath.agents.replay_agent import MemorylessAgent
 from riskpath.nn.critics import make_twins
 from riskpath.nn.losses import midpoints, quantile_huber
@@ -135,10 +135,10 @@ class DSAC(ActorCritic, MemorylessAgent):
         places = lambda s: (s.params.actor, s.opt_state[1], s.params.log_alpha, s.opt_state[2])  # noqa: E731
         return eqx.tree_at(places, state, (*actor, *alpha))
 
-    def _optimisers(self) -> tuple[Adam, Adam, Adam]:
-        """Return the optimisers of the critics, the actor and log α; the last one's learning rate is constant."""
+    def _optimisers(self) -> tuple[Optimiser, Optimiser, Optimiser]:
+        """Return the optimisers of the critics, the actor and log α; the last one is Adam at a constant rate."""
         t, rate = self.training, self.actor.learning_rate
-        return t.optimiser(EPS), self.actor.optimiser(t), Adam(rate, rate)
+        return t.optimiser(EPS), self.actor.optimiser(t), Optimiser(rate, rate)
 
     def quantiles(
         self, state: AgentState, memory: tuple[()], time_step: TimeStep, taus: Float[Array, " N"]

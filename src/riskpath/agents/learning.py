@@ -1,5 +1,6 @@
 """Building blocks for agents: gradient steps, target updates, quantile levels, epsilon-greedy actions."""
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -99,10 +100,15 @@ def follow_unit(agent: ReplayAgent, state: AgentState, clock: Clock) -> AgentSta
         return state
     old, wanted = episodes.spread, episodes.wanted_unit
     stays = (wanted <= 0) | t.settled(clock.done) | ((wanted < STEP * old) & (old < STEP * wanted))
-    new = jnp.where(stays, old, wanted)
-    places = lambda s: (s.params, s.target_params, s.episodes.spread)  # noqa: E731
-    rescaled = (rescale_critics(networks, old / new) for networks in places(state)[:2])
-    return eqx.tree_at(places, state, (*rescaled, new))
+    return in_unit(state, jnp.where(stays, old, wanted))
+
+
+def in_unit(state: AgentState, unit: Float[Array, ""]) -> AgentState:
+    """Return the state with another unit of the critics; what they predict stays the same."""
+    assert state.episodes is not None
+    factor, episodes = state.episodes.spread / unit, replace(state.episodes, spread=unit)
+    networks = (rescale_critics(one, factor) for one in (state.params, state.target_params))
+    return AgentState(*networks, state.opt_state, state.initial_memory, episodes)
 
 
 def draw_levels(agent: ReplayAgent, *, key: Key) -> tuple[Float[Array, " N"], Float[Array, " M"]]:

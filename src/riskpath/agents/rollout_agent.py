@@ -1,19 +1,23 @@
 """What the on-policy agents share: they learn from their own latest steps, in order."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Shaped
 
-from riskpath.agents.agent import Agent, AgentState, Updated
+from riskpath.agents.agent import Agent, AgentState, Mode, Updated
 from riskpath.agents.clock import Clock
 from riskpath.agents.config import BaseTraining
 from riskpath.agents.experience import Rollout
-from riskpath.agents.optimiser import Adam
+from riskpath.agents.optimiser import Optimiser
+from riskpath.errors import RiskpathError
+from riskpath.nn.network import Network
 from riskpath.nn.observation_encoder import update_statistics
-from riskpath.types import EnvSpec, Key, Transition
+from riskpath.risk.compose import as_distortion
+from riskpath.risk.measures import CVaR, DistortionMeasure
+from riskpath.types import EnvSpec, Key, TimeStep, Transition
 from riskpath.validation import (
     fields,
     given,
@@ -28,7 +32,7 @@ class RolloutTraining(BaseTraining):
     """How an agent is trained on its own latest steps."""
 
     learning_rate: float | Array = 1e-3
-    """Learning rate of Adam."""
+    """Learning rate."""
     final_learning_rate: float | Array = 2e-5
     """Learning rate at the end; the decay is linear."""
     length: int = eqx.field(static=True, default=128)
@@ -71,9 +75,11 @@ class RolloutTraining(BaseTraining):
         return Rollout(self.length)
 
     @property
-    def optimiser(self) -> Adam:
+    def optimiser(self) -> Optimiser:
         """Return the optimiser."""
-        return Adam(self.learning_rate, self.final_learning_rate, max_grad_norm=self.max_grad_norm, eps=1e-5)
+        rates = (self.learning_rate, self.final_learning_rate)
+        kind = self.gradient_transformation
+        return Optimiser(*rates, max_grad_norm=self.max_grad_norm, kind=kind, eps=1e-5)
 
     def entropy(self, clock: Clock) -> Float[Array, ""]:
         """Return the weight of the entropy at this point of the training."""
@@ -88,6 +94,38 @@ class RolloutAgent(Agent):
     """Training hyperparameters."""
 
 
+class PolicyAgent(RolloutAgent):
+    """A rollout agent whose policy is a network; discrete actions with masks, several heads, or continuous actions."""
+
+    network: Network = Network(hidden=(64, 64))
+    """Sizes and kinds of the networks of policy and critic."""
+
+    actions: ClassVar = "any"
+    independent_heads: ClassVar = True
+
+    def __check_init__(self):
+        if self.network.head != "factored" or self.network.window:
+            why = "has no quantile head and no history: leave network.head and network.window out"
+            raise RiskpathError(f"{type(self).__name__} {why}")
+
+
+class CVaRPolicyAgent(PolicyAgent):
+    """A policy agent for CVaR only."""
+
+    risk: DistortionMeasure = eqx.field(default=CVaR(0.25), converter=as_distortion)
+    """β, which must be a CVaR."""
+
+    def __check_init__(self):
+        if not isinstance(self.risk, CVaR):
+            raise RiskpathError(f"{type(self).__name__} maximises CVaR only, got {self.risk}")
+
+    @property
+    def level(self) -> float | Array:
+        """Return the level of the CVaR."""
+        assert isinstance(self.risk, CVaR)
+        return self.risk.level
+
+
 class Taken(eqx.Module):
     """The extras that are stored with every step."""
 
@@ -99,6 +137,73 @@ class Taken(eqx.Module):
     """V_old(s), in the units of the return."""
     mask: Bool[Array, "*A"]
     """Which actions were available."""
+
+
+def take(
+    policy: Any, value: Float[Array, ""], time_step: TimeStep, *, key: Key, mode: Mode
+) -> tuple[Shaped[Array, "*act"], Taken]:
+    """Draw an action from a policy, or take the likeliest one if greedy; return it and what to store with the step."""
+    drawn = jnp.where(mode.explores, policy.sample(key=key), policy.best())
+    action = drawn if time_step.action_mask.size else jnp.clip(drawn, -1.0, 1.0)
+    return action, Taken(drawn, policy.log_prob(drawn), value, time_step.action_mask)
+
+
+def clipped_epochs(
+    agent: RolloutAgent,
+    state: AgentState,
+    of: Any,
+    steps: Transition,
+    gains: Float[Array, "T E"],
+    following: Float[Array, "T E"],
+    unit: Float[Array, ""],
+    clock: Clock,
+    *,
+    key: Key,
+    limit: Any = lambda advantages: advantages,
+) -> Updated:
+    """Return the state and metrics after several epochs of PPO on a rollout.
+
+    Args:
+        agent: The agent.
+        state: Its state.
+        of: Returns the policy and the predicted value, for parameters and a step.
+        steps: The rollout, with `Taken`, or a tuple that starts with it, as extras.
+        gains: What each step earns, in units.
+        following: The predicted value after each step, in units.
+        unit: The unit of the critic.
+        clock: The progress of the training.
+        key: The random key.
+        limit: Changes the advantages that train the policy.
+    """
+    values = taken_of(steps).value / unit
+    delta = gains + agent.discount * jnp.where(steps.terminated, 0.0, following) - values
+    advantages = generalised_advantages(delta, decay_of(agent, steps))
+    samples = flattened((steps, limit(advantages), advantages + values))
+    loss = clipped_objective(agent.training, of, unit, agent.training.entropy(clock))
+    return several_epochs(agent, state, loss, samples, clock, key=key)
+
+
+def clipped_objective(training: RolloutTraining, of: Any, unit: Float[Array, ""], entropy_weight: Any) -> Any:
+    """Return PPO's loss as a function of parameters, and of the steps, advantages and returns of a minibatch."""
+
+    def loss(params: Any, steps: Transition, advantages: Float[Array, " B"], returns: Float[Array, " B"]) -> Any:
+        def one(step: Transition, advantage: Float[Array, ""], target: Float[Array, ""]) -> Any:
+            policy, value = of(params, step)
+            return clipped_loss(training, policy, value, taken_of(step), advantage, target, unit, entropy_weight)
+
+        return mean_loss(one, steps, normalised(advantages), returns)
+
+    return loss
+
+
+def taken_of(step: Transition) -> Taken:
+    """Return what `take` stored with a step."""
+    return step.extras if isinstance(step.extras, Taken) else step.extras[0]
+
+
+def decay_of(agent: RolloutAgent, steps: Transition) -> Float[Array, "T E"]:
+    """Return γλ, or 0 at the end of an episode."""
+    return jnp.where(steps.terminated | steps.truncated, 0.0, agent.discount * agent.training.gae_lambda)
 
 
 def several_epochs(

@@ -17,7 +17,6 @@ tails that are not normal: a large gain counts as much as a large loss.
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
@@ -27,21 +26,18 @@ from riskpath.agents.agent import ActorOutput, AgentState, Mode, Updated
 from riskpath.agents.clock import Clock
 from riskpath.agents.ppo import follow_size, unit_of
 from riskpath.agents.rollout_agent import (
-    RolloutAgent,
-    Taken,
+    CVaRPolicyAgent,
     clipped_loss,
+    decay_of,
     flattened,
     generalised_advantages,
     mean_loss,
     normalised,
     several_epochs,
+    take,
 )
-from riskpath.errors import RiskpathError
-from riskpath.nn.context_network import NUMBER_WAVES, ContextNetwork, encode_number
-from riskpath.nn.network import Network
-from riskpath.nn.policy_networks import SMALL, UNAVAILABLE, Categorical, Gaussian
-from riskpath.risk.compose import as_distortion
-from riskpath.risk.measures import CVaR, DistortionMeasure
+from riskpath.nn.context_network import NUMBER_WAVES, encode_number
+from riskpath.nn.policy_networks import Categorical, ContextPolicy, Gaussian, Seen
 from riskpath.types import EnvSpec, Key, TimeStep, Trajectory, Transition
 
 LOWEST = 0.01
@@ -50,69 +46,27 @@ TINY = 1e-4
 """Added to variances, in squared units, before a root."""
 
 
-class Networks(eqx.Module):
-    """Everything that is trained."""
+class WCPG(CVaRPolicyAgent):
+    """Maximises CVaR of a normal approximation of the return to go; `risk` is the α of episodes that do not explore."""
 
-    policy: ContextNetwork
-    critic: ContextNetwork
-    """V(s, α) and Υ(s, α), the latter before softplus, in units."""
-    log_std: Float[Array, " C"]
-    """Logarithm of the standard deviation of continuous actions."""
-
-    def of(
-        self, observation: Shaped[Array, "*obs"], mask: Bool[Array, "*M"], level: Float[Array, ""]
-    ) -> tuple[Categorical | Gaussian, Float[Array, ""], Float[Array, ""]]:
-        """Return π(· | s, α), V and Υ."""
-        features = encode_number(2.0 * level - 1.0, 1.0)
-        out, (mean, raw) = (z(z.inputs(observation, jnp.zeros(())), features) for z in (self.policy, self.critic))
-        variance = jax.nn.softplus(raw) + TINY
-        if len(self.log_std):
-            return Gaussian(out, self.log_std), mean, variance
-        return Categorical(jnp.where(mask, out.reshape(mask.shape), UNAVAILABLE)), mean, variance
-
-
-class WCPG(RolloutAgent):
-    """Maximises CVaR of a normal approximation of the return to go."""
-
-    risk: DistortionMeasure = eqx.field(default=CVaR(0.25), converter=as_distortion)
-    """β, which must be a CVaR: the α of episodes that do not explore."""
-    network: Network = Network(hidden=(64, 64))
-    """Sizes and kinds of the networks of policy and critic."""
-
-    actions: ClassVar = "any"
-    independent_heads: ClassVar = True
     whole_return: ClassVar = False
 
-    def __check_init__(self):
-        if not isinstance(self.risk, CVaR):
-            raise RiskpathError(f"WCPG maximises CVaR only, got {self.risk}")
-        if self.network.head != "factored" or self.network.window:
-            raise RiskpathError("WCPG has no quantile head and no history: leave network.head and network.window out")
-
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
-        """Return fresh networks; the memory is α."""
-        policy_key, critic_key = jax.random.split(key)
-        outputs = spec.num_actions or spec.action_size
-        policy = ContextNetwork(self.network, spec, 0, NUMBER_WAVES, outputs, key=policy_key)
-        policy = eqx.tree_at(lambda n: n.out, policy, jax.tree.map(lambda x: SMALL * x, policy.out))
-        critic = ContextNetwork(self.network, spec, 0, NUMBER_WAVES, 2, key=critic_key)
-        params = Networks(policy, critic, jnp.full((spec.action_size,), self.training.log_std))
+        """Return fresh networks, whose critic has V(s, α), and Υ(s, α) before softplus; the memory is α."""
+        params = ContextPolicy(self.network, spec, NUMBER_WAVES, self.training.log_std, values=2, key=key)
         return AgentState(params, (), self.training.optimiser.init(params), jnp.ones(()))
 
     def act(
         self, state: AgentState, memory: Float[Array, ""], time_step: TimeStep, *, key: Key, mode: Mode
     ) -> ActorOutput:
         """Return an action drawn from π(· | s, α), or the likeliest one if greedy."""
-        assert isinstance(self.risk, CVaR)
         level_key, act_key = jax.random.split(key)
         fresh = jax.random.uniform(level_key, minval=LOWEST, maxval=1.0)
         level = jnp.where(time_step.time > 0, memory, fresh)
-        level = jnp.where(mode.explores, level, self.risk.level)
-        policy, mean, variance = state.params.of(time_step.observation, time_step.action_mask, level)
-        drawn = jnp.where(mode.explores, policy.sample(key=act_key), policy.best())
-        action = drawn if time_step.action_mask.size else jnp.clip(drawn, -1.0, 1.0)
+        level = jnp.where(mode.explores, level, self.level)
+        policy, mean, variance = read(state.params, time_step.observation, time_step.action_mask, level)
         unit = unit_of(state)
-        taken = Taken(drawn, policy.log_prob(drawn), unit * mean, time_step.action_mask)
+        action, taken = take(policy, unit * mean, time_step, key=act_key, mode=mode)
         return ActorOutput(action, level, (taken, level, unit**2 * variance))
 
     def update(self, state: AgentState, batch: Trajectory, clock: Clock, *, key: Key) -> Updated:
@@ -120,10 +74,9 @@ class WCPG(RolloutAgent):
         t, steps, state, g = self.training, batch.steps, follow_size(state), self.discount
         unit, (taken, level, variance) = unit_of(state), steps.extras
         mean, variance, reward = taken.value / unit, variance / unit**2, steps.reward / unit
-        read = lambda step, level: state.params.of(step.next_observation, step.next_action_mask, level)[1:]  # noqa: E731
-        goes_on = jnp.where(steps.terminated, 0.0, g)
-        later, spread = jax.vmap(jax.vmap(read))(steps, level)
-        decay = jnp.where(steps.terminated | steps.truncated, 0.0, g * t.gae_lambda)
+        ahead = lambda step, level: read(state.params, step.next_observation, step.next_action_mask, level)[1:]  # noqa: E731
+        goes_on, decay = jnp.where(steps.terminated, 0.0, g), decay_of(self, steps)
+        later, spread = jax.vmap(jax.vmap(ahead))(steps, level)
         gains = generalised_advantages(reward + goes_on * later - mean, decay)
         moment = reward**2 + 2.0 * goes_on * reward * later + goes_on**2 * (spread + later**2)
         # λ weighs the second moment as it does the mean; its discount is γ², and r² + 2γ r V holds the rest.
@@ -132,10 +85,10 @@ class WCPG(RolloutAgent):
         slope = tail(level) / (2.0 * jnp.sqrt(variance))
         advantages, weight = gains - slope * (moments - 2.0 * mean * gains), self.training.entropy(clock)
 
-        def loss(params: Networks, steps: Transition, advantages: Array, targets: Array):
+        def loss(params: ContextPolicy, steps: Transition, advantages: Array, targets: Array):
             def one(step: Transition, advantage: Array, target: Array):
                 taken, level, _ = step.extras
-                policy, mean, variance = params.of(step.observation, taken.mask, level)
+                policy, mean, variance = read(params, step.observation, taken.mask, level)
                 parts = clipped_loss(t, policy, mean, taken, advantage, target[0], unit, weight)
                 apart = variance + target[1] - 2.0 * jnp.sqrt(variance * target[1])
                 return parts[0] + 0.5 * t.value_weight * apart, *parts[1:]
@@ -146,10 +99,17 @@ class WCPG(RolloutAgent):
 
     def value(self, state: AgentState, memory: Float[Array, ""], time_step: TimeStep) -> Float[Array, ""]:
         """Return V − k √Υ."""
-        assert isinstance(self.risk, CVaR)
-        level = jnp.asarray(self.risk.level, jnp.float32)
-        _, mean, variance = state.params.of(time_step.observation, time_step.action_mask, level)
+        level = jnp.asarray(self.level, jnp.float32)
+        _, mean, variance = read(state.params, time_step.observation, time_step.action_mask, level)
         return unit_of(state) * (mean - tail(level) * jnp.sqrt(variance))
+
+
+def read(
+    params: ContextPolicy, observation: Shaped[Array, "*obs"], mask: Bool[Array, "*M"], level: Float[Array, ""]
+) -> tuple[Categorical | Gaussian, Float[Array, ""], Float[Array, ""]]:
+    """Return π(· | s, α), V and Υ."""
+    policy, (mean, raw) = params.of(observation, mask, Seen(encode_number(2.0 * level - 1.0, 1.0), jnp.zeros(())))
+    return policy, mean, jax.nn.softplus(raw) + TINY
 
 
 def tail(level: Float[Array, "*N"]) -> Float[Array, "*N"]:

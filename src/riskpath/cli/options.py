@@ -10,6 +10,7 @@ from jaxtyping import Array
 from riskpath.agents.adaptive import Adaptive
 from riskpath.agents.agent import Agent
 from riskpath.agents.config import BaseTraining
+from riskpath.agents.optimiser import Transformation
 from riskpath.hyperparameters import Hyperparameters
 from riskpath.nn.network import Network
 from riskpath.risk.compose import parse_risk
@@ -92,6 +93,22 @@ def _float_hyperparameter(
         metavar="{None}|FLOAT" if optional else "FLOAT",
         instance_from_str=lambda words: None if optional and words[0] == "None" else float(words[0]),
         is_instance=lambda value: isinstance(value, int | float) or (optional and value is None),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+@PARSERS.primitive_rule
+def _gradient_transformation(
+    info: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    """Read an optimiser from its name in Optax."""
+    if info.type != Transformation:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="OPTIMISER",
+        instance_from_str=lambda words: words[0],
+        is_instance=lambda value: isinstance(value, str) or callable(value),
         str_from_instance=lambda value: [str(value)],
     )
 

@@ -1,12 +1,14 @@
 """Stochastic policies: networks that return a distribution over actions, and the distributions."""
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from riskpath.nn.context_network import ContextNetwork
 from riskpath.nn.mlp import MLP
 from riskpath.nn.network import Network
 from riskpath.nn.observation_encoder import ObservationEncoder
@@ -111,10 +113,62 @@ class Policy(eqx.Module):
 
     def __call__(self, observation: Shaped[Array, "*obs"], mask: Bool[Array, "*M"]) -> Categorical | Gaussian:
         """Return the distribution over available actions."""
-        out = self.network(observation)
-        if self.log_std is not None:
-            return Gaussian(out, self.log_std)
-        return Categorical(jnp.where(mask, out.reshape(mask.shape), UNAVAILABLE))
+        return _distribution(self.network(observation), self.log_std, mask)
+
+
+def _distribution(
+    out: Float[Array, " N"], log_std: Float[Array, " C"] | None, mask: Bool[Array, "*M"]
+) -> Categorical | Gaussian:
+    """Return the distribution over available actions from the outputs of a network."""
+    if log_std is not None and len(log_std):
+        return Gaussian(out, log_std)
+    return Categorical(jnp.where(mask, out.reshape(mask.shape), UNAVAILABLE))
+
+
+class Seen(eqx.Module):
+    """What a network sees beside the observation; units may change before a stored step is used."""
+
+    features: Float[Array, " F"]
+    """The encoded context."""
+    clock: Float[Array, ""]
+    """The elapsed fraction of the episode's time."""
+
+
+class ContextPolicy(eqx.Module):
+    """π(a | s, x) and V(s, x), which see a context x beside the observation, and what follows from them."""
+
+    policy: ContextNetwork
+    critic: ContextNetwork
+    """One or more values, in units."""
+    log_std: Float[Array, " C"]
+    """Logarithm of the standard deviation of continuous actions."""
+    plan: Any
+    """What an agent derives from the networks or the returns; gradients do not change it."""
+
+    def __init__(
+        self,
+        network: Network,
+        spec: EnvSpec,
+        context: int,
+        log_std: float | Array,
+        plan: Any = (),
+        values: int = 1,
+        *,
+        key: Key,
+    ):
+        policy_key, critic_key = jax.random.split(key)
+        outputs = spec.num_actions or spec.action_size
+        policy = ContextNetwork(network, spec, 0, context, outputs, key=policy_key)
+        self.policy = eqx.tree_at(lambda n: n.out, policy, jax.tree.map(lambda x: SMALL * x, policy.out))
+        self.critic = ContextNetwork(network, spec, 0, context, values, key=critic_key)
+        self.log_std, self.plan = jnp.full((spec.action_size,), log_std), plan
+
+    def of(
+        self, observation: Shaped[Array, "*obs"], mask: Bool[Array, "*M"], seen: Seen
+    ) -> tuple[Categorical | Gaussian, Float[Array, "*V"]]:
+        """Return π(· | s, x) and V(s, x), a vector if there are several values."""
+        out, values = (z(z.inputs(observation, seen.clock), seen.features) for z in (self.policy, self.critic))
+        return _distribution(out, self.log_std, mask), values[0] if len(values) == 1 else values
 
 
 class SquashedGaussianActor(eqx.Module):

@@ -257,8 +257,9 @@ def _one_line(path: str | Path, why: str, ask: str = "") -> Iterator[None]:
     try:
         yield
     except UnknownClass as unknown:
-        hint = f"which is not defined in this process: import it first, or load with {ask}=…"
-        raise RiskpathError(f"{path} holds a {unknown}, {hint}") from None
+        function = str(unknown).startswith("function ")
+        why = "which a file cannot hold:" if function else "which is not defined in this process: import it first, or"
+        raise RiskpathError(f"{path} holds a {unknown}, {why} load with {ask}=…") from None
     except Exception as error:
         cause: BaseException = error
         while cause.__cause__ is not None and str(cause).startswith("Error at leaf"):  # Equinox wraps the cause

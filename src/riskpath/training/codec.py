@@ -47,7 +47,7 @@ def encode(value: Any) -> Any:
         return {"$finite": value.problem.name, **_encode_problem(value.problem)}  # its arrays follow from it
     if dataclasses.is_dataclass(value) or name in CLASSES:
         return {"$class": name, **{field: encode(getattr(value, field)) for field in _fields(kind)}}
-    return {"$object": name}
+    return {"$object": f"function {value.__qualname__}" if hasattr(value, "__qualname__") else name}
 
 
 def decode(value: Any) -> Any:

@@ -19,34 +19,23 @@ advantages are clipped.
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Array, Float, Int
 
 from riskpath.agents.adaptive.context_agent import ContextAgent, Memory, clock_of
 from riskpath.agents.adaptive.goals import Goal, GoalObjective, serves
 from riskpath.agents.agent import ActorOutput, AgentState, Mode, Updated
 from riskpath.agents.clock import Clock
 from riskpath.agents.episodes import Units
-from riskpath.agents.rollout_agent import (
-    RolloutAgent,
-    RolloutTraining,
-    Taken,
-    clipped_loss,
-    flattened,
-    generalised_advantages,
-    mean_loss,
-    normalised,
-    several_epochs,
-)
+from riskpath.agents.learning import in_unit
+from riskpath.agents.rollout_agent import PolicyAgent, RolloutTraining, clipped_epochs, take
 from riskpath.errors import RiskpathError
-from riskpath.nn.context_network import ContextNetwork
 from riskpath.nn.network import Network
-from riskpath.nn.policy_networks import SMALL, UNAVAILABLE, Categorical, Gaussian
-from riskpath.nn.rescaling import rescale_critics
+from riskpath.nn.policy_networks import Categorical, ContextPolicy, Gaussian, Seen
 from riskpath.types import EnvSpec, Key, TimeStep, Trajectory, Transition
 
 STEP = 2.0
@@ -61,37 +50,7 @@ EXTREME = 8.0
 """The factor on the mean absolute advantage at which advantages are clipped, twice."""
 
 
-class Seen(eqx.Module):
-    """The network inputs of a step, stored with it because units may change before it is used."""
-
-    features: Float[Array, " F"]
-    """The encoded goal."""
-    clock: Float[Array, ""]
-    """The elapsed fraction of the episode's time."""
-
-
-class Networks(eqx.Module):
-    """Everything that is trained, and the plan that follows from it."""
-
-    policy: ContextNetwork
-    critic: ContextNetwork
-    """V(s, c), in units."""
-    log_std: Float[Array, " C"]
-    """Logarithm of the standard deviation of continuous actions."""
-    plan: Any
-    """The first goals, which follow from the critic or the returns."""
-
-    def of(
-        self, observation: Shaped[Array, "*obs"], mask: Bool[Array, "*M"], seen: Seen
-    ) -> tuple[Categorical | Gaussian, Float[Array, ""]]:
-        """Return π(· | s, c) and V(s, c)."""
-        out, value = (z(z.inputs(observation, seen.clock), seen.features) for z in (self.policy, self.critic))
-        if len(self.log_std):
-            return Gaussian(out, self.log_std), value[0]
-        return Categorical(jnp.where(mask, out.reshape(mask.shape), UNAVAILABLE)), value[0]
-
-
-class AdaptivePPO(ContextAgent, RolloutAgent):
+class AdaptivePPO(ContextAgent, PolicyAgent):
     """Maximises CVaR and its mixtures with the mean by policy gradients; discrete or continuous actions."""
 
     network: Network = Network(hidden=(128, 128))
@@ -100,9 +59,6 @@ class AdaptivePPO(ContextAgent, RolloutAgent):
         final_learning_rate=1e-5, entropy_weight=0.01, final_entropy_weight=0.0, value_huber=2.0
     )
     """Training hyperparameters."""
-
-    actions: ClassVar = "any"
-    independent_heads: ClassVar = True
 
     def __check_init__(self):
         if not serves(self.risk):
@@ -137,13 +93,8 @@ class AdaptivePPO(ContextAgent, RolloutAgent):
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
         """Return fresh networks; the memory is the goal."""
-        policy_key, critic_key = jax.random.split(key)
-        size, outputs = self.objective.context_size, spec.num_actions or spec.action_size
-        policy = ContextNetwork(self.network, spec, 0, size, outputs, key=policy_key)
-        policy = eqx.tree_at(lambda n: n.out, policy, jax.tree.map(lambda x: SMALL * x, policy.out))
-        critic = ContextNetwork(self.network, spec, 0, size, 1, key=critic_key)
-        log_std, plan = jnp.full((spec.action_size,), self.training.log_std), self.objective.plan()
-        params = Networks(policy, critic, log_std, plan)
+        plan, size = self.objective.plan(), self.objective.context_size
+        params = ContextPolicy(self.network, spec, size, self.training.log_std, plan, key=key)
         first = Memory(self.objective.first(plan, jnp.zeros((), jnp.int32)), ())
         return AgentState(params, (), self.training.optimiser.init(params), first)
 
@@ -153,45 +104,26 @@ class AdaptivePPO(ContextAgent, RolloutAgent):
         memory = self.begin_or_advance(state, memory, time_step, key=goal_key, mode=mode)
         seen = self._see(state, memory.context, time_step.time)
         policy, value = state.params.of(time_step.observation, time_step.action_mask, seen)
-        drawn = jnp.where(mode.explores, policy.sample(key=act_key), policy.best())
-        action = drawn if time_step.action_mask.size else jnp.clip(drawn, -1.0, 1.0)
-        taken = Taken(drawn, policy.log_prob(drawn), self.units(state).spread * value, time_step.action_mask)
+        action, taken = take(policy, self.units(state).spread * value, time_step, key=act_key, mode=mode)
         return ActorOutput(action, memory, (taken, seen, memory.context))
 
     def update(self, state: AgentState, batch: Trajectory, clock: Clock, *, key: Key) -> Updated:
         """Take several epochs of gradient steps on a rollout, then find the best goals anew."""
-        t, steps, state = self.training, batch.steps, follow_unit(state, clock)
+        steps, state = batch.steps, follow_unit(state, clock)
         objective, plan, units = self.objective, state.params.plan, self.units(state)
-        taken, _, context = steps.extras
+        _, _, context = steps.extras
         after = objective.advance(context, steps.reward, self.discount)
-        values, rewards = taken.value / units.spread, steps.reward / units.spread
-        gains = objective.utility(context, rewards, plan, units) - self._start(state, context)
+        gains = objective.utility(context, steps.reward / units.spread, plan, units) - self._start(state, context)
 
         def following(step: Transition, after: Goal) -> Float[Array, ""]:
             mask = step.next_action_mask
             return state.params.of(step.next_observation, mask, self._see(state, after, step.time + 1))[1]
 
-        later = jnp.where(steps.terminated, 0.0, jax.vmap(jax.vmap(following))(steps, after))
-        delta = gains + self.discount * later - values
-        decay = jnp.where(steps.terminated | steps.truncated, 0.0, self.discount * t.gae_lambda)
-        advantages = generalised_advantages(delta, decay)
-        samples = flattened((steps, without_extremes(advantages), advantages + values))
-        weight = t.entropy(clock)
-        loss = lambda params, *part: self.loss(params, units.spread, weight, *part)  # noqa: E731
-        state, metrics = several_epochs(self, state, loss, samples, clock, key=key)
+        later, unit = jax.vmap(jax.vmap(following))(steps, after), units.spread
+        state, metrics = clipped_epochs(
+            self, state, as_stored, steps, gains, later, unit, clock, key=key, limit=without_extremes
+        )
         return self.refresh(state, clock), metrics
-
-    def loss(
-        self, params: Networks, unit: Array, entropy_weight: Any, steps: Any, advantages: Array, targets: Array
-    ) -> tuple[Float[Array, ""], dict[str, Array]]:
-        """Return PPO's loss of a minibatch, and metrics."""
-
-        def one(step: Transition, advantage: Float[Array, ""], target: Float[Array, ""]) -> Any:
-            taken, seen, _ = step.extras
-            policy, value = params.of(step.observation, taken.mask, seen)
-            return clipped_loss(self.training, policy, value, taken, advantage, target, unit, entropy_weight)
-
-        return mean_loss(one, steps, normalised(advantages), targets)
 
     def value(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, ""]:
         """Return β of the return to go, with the goal of the likeliest candidate as the threshold of CVaR."""
@@ -225,15 +157,19 @@ class AdaptivePPO(ContextAgent, RolloutAgent):
         return Seen(self.encode(state, context, time), clock_of(state, time))
 
 
+def as_stored(params: ContextPolicy, step: Transition) -> tuple[Categorical | Gaussian, Float[Array, ""]]:
+    """Return the policy and the value at a step, from the context as it was seen then."""
+    taken, seen, _ = step.extras
+    return params.of(step.observation, taken.mask, seen)
+
+
 def follow_unit(state: AgentState, clock: Clock) -> AgentState:
     """Return the state in the unit of the latest returns; what the critic predicts stays the same."""
     if state.episodes is None:
         return state
     old, wanted = state.episodes.spread, state.episodes.wanted_unit
     near = (wanted < STEP * old) & (old < STEP * wanted)
-    new = jnp.where((wanted <= 0) | near | (clock.done > SETTLED), old, wanted)
-    places = lambda s: (s.params, s.episodes.spread)  # noqa: E731
-    return eqx.tree_at(places, state, (rescale_critics(state.params, old / new), new))
+    return in_unit(state, jnp.where((wanted <= 0) | near | (clock.done > SETTLED), old, wanted))
 
 
 def without_extremes(advantages: Float[Array, "T E"]) -> Float[Array, "T E"]:
