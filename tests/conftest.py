@@ -90,10 +90,9 @@ def without_training() -> Iterator[None]:
         return eqx.tree_at(lambda s: s.steps, lanes, lanes.steps + steps)
 
     def chunk(lanes: Any, spec: Any, rounds: Any) -> Any:
-        each = fused_loop.steps_per_round(lanes.agent, lanes.experience, lanes.num_envs)
-        return steps_only(lanes, rounds * each), {"loss": jnp.zeros(lanes.count)}
+        return steps_only(lanes, rounds * lanes.round.steps), {"loss": jnp.zeros(lanes.count)}
 
-    def advance(lanes: Any, vector: Any, spec: Any, steps: int, rounds: int) -> Iterator[Any]:
+    def advance(lanes: Any, vector: Any, spec: Any, steps: int, chunk: int) -> Iterator[Any]:
         yield steps_only(lanes, steps), {"loss": jnp.zeros(lanes.count)}
 
     with pytest.MonkeyPatch.context() as patch:

@@ -132,9 +132,9 @@ def check_both_loops(agent: rp.Agent, env: Any, envs: int) -> None:
     """Train in both loops and compare every number."""
     world = as_environment(env)
     row = Compiled(world, 2 * envs)
-    *_, (fused, _) = loop.advance(start([agent], [world], 2, envs, 0), world.spec, 120, 2)
+    *_, (fused, _) = loop.advance(start([agent], [world], 2, envs, 0), world.spec, 120, 40)
     begun = host.start([agent], HostEnvironment(world.spec), row, 2, envs, 0)
-    *_, (hosted, _) = host.advance(begun, row, world.spec, 120, 2)
+    *_, (hosted, _) = host.advance(begun, row, world.spec, 120, 40)
     assert int(hosted.steps) == int(fused.steps) >= 120
     for a, b in zip(leaves(fused), leaves(hosted), strict=True):
         np.testing.assert_array_equal(a, b)

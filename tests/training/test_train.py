@@ -11,7 +11,6 @@ import pytest
 import riskpath as rp
 from riskpath.agents.agent import ActorOutput
 from riskpath.agents.learning import new_state
-from riskpath.training import fused_loop as loop
 from riskpath.training.inputs import as_environment
 from tests.training.sizes import TINY_IQN
 
@@ -228,7 +227,7 @@ def test_the_lanes_of_a_program_do_not_see_each_other(unchecked):
     pair = rp.train([tiny("IQN", 0.1), tiny("IQN", 0.9)], "RiskyGrid", steps=120)
     other = rp.train([tiny("IQN", 0.1), tiny("IQN", 0.5)], "RiskyGrid", steps=120)
     assert same(parameters(pair, 0), parameters(other, 0))
-    assert loop.steps_per_round(pair.agents[0], pair.lanes.experience, 1) == 20
+    assert pair.lanes.round.steps == 20
 
 
 @pytest.mark.parametrize(

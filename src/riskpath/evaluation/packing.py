@@ -60,6 +60,12 @@ class Layout:
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Layout) and self._known == other._known)
 
+    @staticmethod
+    def packed(tree: Any) -> tuple["Layout", list[Array]]:
+        """Return the layout of a PyTree and its arrays, packed."""
+        layout = Layout.of(tree)
+        return layout, layout.pack(tree)
+
     def pack(self, tree: Any) -> list[Array]:
         """Return the arrays of a PyTree with this layout, packed."""
         plain = [_plain(x) for x in jax.tree.leaves(tree) if eqx.is_array(x)]
@@ -92,6 +98,10 @@ class Layout:
         structure, leaves = self._known
         left = iter(arrays)
         return jax.tree.unflatten(structure, [next(left) if isinstance(x, Place) else x for x in leaves])
+
+    def unpacked(self, arrays: Sequence[Array]) -> Any:
+        """Return the PyTree that was packed."""
+        return self.tree(self.unpack(arrays))
 
 
 def _is_key(x: Array) -> bool:

@@ -36,8 +36,8 @@ from riskpath.report.run_record import (
 from riskpath.report.served_levels import frontier_of
 from riskpath.report.walks import grid_of
 from riskpath.risk.measures import Mean, RiskMeasure
-from riskpath.training.host_evaluation import episodes_for
 from riskpath.training.run import Run
+from riskpath.training.sampling import episodes_for
 from riskpath.version import __version__
 
 EPISODES = 2_000

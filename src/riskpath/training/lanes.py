@@ -25,6 +25,7 @@ from riskpath.envs.finite import as_arrays
 from riskpath.evaluation.rollout import begin
 from riskpath.training.devices import lane_mesh, placed_rows
 from riskpath.training.recent_episodes import RecentEpisodes, no_recent_episodes
+from riskpath.training.rounds import Round
 from riskpath.types import EnvSpec, Key, Keys, TimeStep, Transition, shapes_of
 
 CHECKS = ("a reward", "an observation", "an action mask")
@@ -71,6 +72,28 @@ class Lanes(eqx.Module):
     def num_envs(self) -> int:
         """Return the number of environments of a lane."""
         return self.return_so_far.shape[1]
+
+    @property
+    def round(self) -> Round:
+        """Return the sizes of a round."""
+        return Round.of(self.agent, self.experience, self.num_envs)
+
+    def what_is_wrong(self, metrics: dict[str, Any], since: int) -> str | None:
+        """Return in one line what has become invalid since a step; None if everything is valid."""
+        between = f"between steps {since} and {int(self.steps)}"
+        for what, valid in zip(CHECKS, np.asarray(self.valid), strict=True):
+            wrong = "left no action available" if what == "an action mask" else "was not a finite number"
+            if not valid:
+                return f"{what} {wrong} {between}"
+        if not np.isfinite(metrics.get("loss", 0.0)).all():
+            return f"the loss was not a finite number {between}: try a smaller learning_rate"
+        return None
+
+    def planned(self, steps: int) -> "Lanes":
+        """Return these lanes with schedules that end after this number of steps."""
+        iterations = -(-(steps - self.experience.warm_up) // self.round.steps_of_iteration)
+        updates = max(1, iterations * self.round.updates)
+        return eqx.tree_at(lambda s: s.clock.planned, self, jnp.asarray(updates, jnp.int32))
 
 
 def is_swept(leaf: Any) -> bool:
@@ -136,14 +159,15 @@ def _begin_lanes(agent: Agent, env: Environment, keys: Keys, spec: EnvSpec, num_
 
     `init` is not compiled as a whole: the random numbers of many layers make one large program, which takes longer.
     """
-    init_keys, env_keys, keys = _split_in_three(keys)
+    init_keys, env_keys, keys = split_in_three(keys)
     state = _init_lanes(agent, init_keys, spec)
     begun = _begin_episodes(env, state.initial_memory, env_keys, spec, num_envs)
     return with_first(state, begun[1].observation, begun[1].action_mask, spec), begun, keys
 
 
 @jax.jit
-def _split_in_three(keys: Keys) -> Any:
+def split_in_three(keys: Keys) -> Any:
+    """Return three keys for each lane: for its networks, for its environments, and for what follows."""
     return tuple(jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(keys))
 
 
