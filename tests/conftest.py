@@ -63,22 +63,47 @@ def x64() -> Iterator[None]:
     jax.config.update("jax_enable_x64", before)
 
 
-@pytest.fixture
-def as_users() -> Iterator[None]:
+@contextmanager
+def compiled_as_users() -> Iterator[None]:
     """Compile programs as users do, also where `make test` compiles them quickly: for tests about bits."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture
+def as_users() -> Iterator[None]:
+    """Compile the programs of one test as users do."""
+    with compiled_as_users():
+        yield
+
+
+@contextmanager
+def without_checks() -> Iterator[None]:
+    """Switch off run-time type checks: wrong input then meets the library's own message, and tracing is faster."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture
 def unchecked() -> Iterator[None]:
-    """Switch off run-time type checks in one test: wrong input then meets the library's own message."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
+    """Switch off run-time type checks in one test."""
+    with without_checks():
+        yield
+
+
+@pytest.fixture(scope="module")
+def unchecked_module() -> Iterator[None]:
+    """Switch them off in a whole file, whose agents have their shapes checked in other files."""
+    with without_checks():
+        yield
 
 
 @contextmanager

@@ -3,46 +3,35 @@
 import contextlib
 from typing import Any
 
-from riskpath.agents.agent import Agent
 from riskpath.agents.experience import Logged
 from riskpath.errors import RiskpathError
 from riskpath.training import host_loop, inputs
 from riskpath.training.dataset import Dataset
 from riskpath.training.lane_memory import require_lanes
 from riskpath.training.lanes import start
-from riskpath.training.logged import logged_environment, logged_experience, start_logged
+from riskpath.training.logged import logged_environment, logged_experience, start_logged, without_steps
 from riskpath.training.notices import LOGGER, notice_random_transitions
 from riskpath.training.run import Run
 
 
 def begin(
-    agents: list[Agent],
-    env: Any,
-    seeds: int,
-    num_envs: int,
-    seed: int,
-    first_seed: int,
-    devices: int | None,
-    workers: bool,
+    agent: Any, env: Any, seeds: int, num_envs: int, seed: int, first_seed: int, devices: int | None, workers: bool
 ) -> Run:
     """Return an untrained run in environments of the compiled program, or in those that the host steps."""
-    environments, sources = inputs.as_environments(env, len(agents))
-    inputs.require_fit(agents[0], environments[0].spec, num_envs)
+    agents, environments, sources = inputs.as_settings(agent, env, num_envs)
     require_lanes(agents, environments[0], seeds, num_envs, before=first_seed)
-    if not sources:
-        lanes = start(agents, environments, seeds, num_envs, seed, first_seed, devices)
-        notice_random_transitions(agents[0], environments[0], lanes, on_host=False)
-        return Run(agents, environments, seeds, lanes, first_seed=first_seed)
-    vector = inputs.gymnasium_module().GymnasiumVector(sources, seeds * num_envs, workers)
-    lanes = host_loop.start(agents, environments[0], vector, seeds, num_envs, seed, first_seed)
-    notice_random_transitions(agents[0], environments[0], lanes, on_host=True)
+    if sources:
+        vector = inputs.gymnasium_module().GymnasiumVector(sources, seeds * num_envs, workers)
+        lanes = host_loop.start(agents, environments[0], vector, seeds, num_envs, seed, first_seed)
+    else:
+        vector, lanes = None, start(agents, environments, seeds, num_envs, seed, first_seed, devices)
+    notice_random_transitions(agents[0], environments[0], lanes, on_host=bool(sources))
     return Run(agents, environments, seeds, lanes, sources=sources, vector=vector, first_seed=first_seed)
 
 
-def begin_with_data(
-    agents: list[Any], env: Any, data: Any, seeds: int, num_envs: int, seed: int, first_seed: int
-) -> Run:
+def begin_with_data(agent: Any, env: Any, data: Any, seeds: int, num_envs: int, seed: int, first_seed: int) -> Run:
     """Return an untrained run that learns from logged episodes; an environment is only for evaluation."""
+    agents: list[Any] = [without_steps(one) for one in inputs.as_agents(agent)]
     if not isinstance(data, Dataset):
         raise RiskpathError(f"data must be a rp.Dataset, got a {type(data).__name__}")
     stand_in, sources = logged_environment(data), []

@@ -15,6 +15,7 @@ from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
 from riskpath.risk.measures import CVaR, Mean
 from riskpath.training.lanes import is_swept
+from riskpath.training.logged import LoggedEnvironment
 from riskpath.types import EnvSpec
 
 
@@ -89,6 +90,14 @@ def as_environments(env: Any, count: int) -> tuple[list[Environment], list[Any]]
     return environments, sources
 
 
+def as_settings(agent: Any, env: Any, num_envs: int) -> tuple[list[Agent], list[Environment], list[Any]]:
+    """Return an agent and an environment for each setting, and how to make Gymnasium environments."""
+    agents = as_agents(agent)
+    environments, sources = as_environments(env, len(agents))
+    require_fit(agents[0], environments[0].spec, num_envs)
+    return agents, environments, sources
+
+
 def padded(environments: list[Environment]) -> list[Environment]:
     """Return environments with tables of equal shapes, if all of them are finite problems with features."""
     finite = [e for e in environments if isinstance(e, FiniteEnvironment) and e.tables.features is not None]
@@ -145,6 +154,14 @@ def require_fit(agent: Agent, spec: EnvSpec, num_envs: int) -> None:
     """Refuse an agent that cannot be trained in an environment."""
     agent.require_actions(spec)
     agent.experience(spec).require_fit(num_envs)
+
+
+def require_playable(environments: Sequence[Environment], sources: Sequence[Any]) -> None:
+    """Refuse evaluations in environments that are not there, or that cannot be made again."""
+    if isinstance(environments[0], LoggedEnvironment):
+        raise RiskpathError("data cannot evaluate a policy: give env=…, or leave evaluate_every out")
+    if sources:
+        gymnasium_module().require_copies(sources)
 
 
 def require_alike(trained: EnvSpec, other: EnvSpec) -> None:

@@ -8,9 +8,8 @@ from typing import Any
 from riskpath.agents.experience import Logged
 from riskpath.errors import RiskpathError, in_one_line
 from riskpath.nn.kernels import use_kernels
-from riskpath.training import fused_loop, host_loop, inputs
+from riskpath.training import fused_loop, host_loop
 from riskpath.training.checkpoint import Checkpointer
-from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.notices import LOGGER, notice_of_estimates
 from riskpath.training.plan import Plan
 from riskpath.training.progress import Pace, counting, working
@@ -106,11 +105,3 @@ def checked(evaluator: Callable[[Run], Any]) -> Evaluate:
         return point
 
     return evaluate
-
-
-def require_evaluation(run: Run) -> None:
-    """Refuse to evaluate a run whose environments cannot be played."""
-    if isinstance(run.environments[0], LoggedEnvironment):
-        raise RiskpathError("data cannot evaluate a policy: give env=…, or leave evaluate_every out")
-    if run.sources:
-        inputs.gymnasium_module().require_copies(run.sources)

@@ -12,8 +12,7 @@ from riskpath.training.begin import begin, begin_with_data, go_on
 from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.dataset import Dataset
 from riskpath.training.devices import chosen_kernels
-from riskpath.training.logged import without_steps
-from riskpath.training.outer_loop import Callback, checked, require_evaluation, train_in_chunks, values
+from riskpath.training.outer_loop import Callback, checked, train_in_chunks, values
 from riskpath.training.plan import Plan
 from riskpath.training.progress import TrainingBar
 from riskpath.training.run import Run, keep
@@ -79,10 +78,9 @@ def train(
             raise RiskpathError("a run is continued with the data it was trained on, which it holds: give no data")
         run = go_on(agent, env, seeds, num_envs, workers)
     elif data is not None:
-        agents = [without_steps(one) for one in inputs.as_agents(agent)]
-        run = begin_with_data(agents, env, data, seeds, num_envs, seed, first_seed)
+        run = begin_with_data(agent, env, data, seeds, num_envs, seed, first_seed)
     else:
-        run = begin(inputs.as_agents(agent), env, seeds, num_envs, seed, first_seed, devices, workers)
+        run = begin(agent, env, seeds, num_envs, seed, first_seed, devices, workers)
     if steps is not None:
         run.plan = Plan(run.steps, steps, evaluate_every)
     if (plan := run.plan) is None:
@@ -91,7 +89,7 @@ def train(
     if evaluator and not plan.evaluate_every:
         raise RiskpathError("evaluator is called at every evaluation: give evaluate_every=… as well")
     if plan.evaluate_every and not evaluator:
-        require_evaluation(run)
+        inputs.require_playable(run.environments, run.sources)
     kernels = chosen_kernels(run.agents[0])
     if checkpointer:
         checkpointer.begin(run, continued)  # a folder that cannot be written is reported before the work
