@@ -168,7 +168,7 @@ def check_both_loops(agent: rp.Agent, env: Any, envs: int) -> None:
     world = as_environment(env)
     row = Compiled(world, 2 * envs)
     fused = start([agent], [world], 2, envs, 0)
-    hosted = host.start([agent], HostEnvironment(world.spec), row, 2, envs, 0)
+    hosted = start([agent], [HostEnvironment(world.spec)], 2, envs, 0, vector=row)
     with compiled_as_users():
         *_, (fused, _) = loop.advance(fused, world.spec, 120, 40)
         *_, (hosted, _) = host.advance(hosted, row, world.spec, 120, 40)

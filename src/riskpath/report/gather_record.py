@@ -16,7 +16,7 @@ from riskpath.agents.abilities import Quantiles
 from riskpath.envs.finite import FiniteEnvironment
 from riskpath.evaluation.bootstrap import Bootstrap
 from riskpath.evaluation.evaluation import Evaluation, setting_labels
-from riskpath.evaluation.rollout import initial_quantiles
+from riskpath.evaluation.predictions import initial_quantiles
 from riskpath.hyperparameters import flat_settings
 from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP

@@ -1,52 +1,53 @@
 """How a run begins: in an environment, on logged data, or where another call of `train` ended."""
 
 import contextlib
+from dataclasses import replace
 from typing import Any
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
 from riskpath.agents.experience import Logged
+from riskpath.envs.vector import VectorEnvironment
 from riskpath.errors import RiskpathError
-from riskpath.training import host_loop, inputs
-from riskpath.training.dataset import Dataset
+from riskpath.evaluation.rollout import repeat_memory
+from riskpath.training import inputs
 from riskpath.training.lane_memory import require_lanes
-from riskpath.training.lanes import start
-from riskpath.training.logged import logged_environment, logged_experience, start_logged, without_steps
+from riskpath.training.lanes import Lanes, reset_on_host, start
+from riskpath.training.logged import start_logged
 from riskpath.training.notices import LOGGER, notice_random_transitions
 from riskpath.training.run import Run
+from riskpath.types import EnvSpec
 
 
 def begin(
-    agent: Any, env: Any, seeds: int, num_envs: int, seed: int, first_seed: int, devices: int | None, workers: bool
+    agent: Any,
+    env: Any,
+    data: Any,
+    seeds: int,
+    num_envs: int,
+    seed: int,
+    first_seed: int,
+    devices: int | None,
+    workers: bool,
 ) -> Run:
-    """Return an untrained run in environments of the compiled program, or in those that the host steps."""
-    agents, environments, sources = inputs.as_settings(agent, env, num_envs)
+    """Return an untrained run; with data, an environment is only for evaluation."""
+    agents, environments, sources = inputs.as_settings(agent, env, data, num_envs)
+    if data is not None:
+        lanes = start_logged(agents, environments, data, seeds, seed, first_seed)
+        LOGGER.warning(
+            "%s learns from data alone: nothing guards it against actions that the data never tried",
+            type(agents[0]).__name__,
+        )
+        return Run(agents, environments, seeds, lanes, sources=sources, first_seed=first_seed)
     require_lanes(agents, environments[0], seeds, num_envs, before=first_seed)
+    vector = None
     if sources:
         vector = inputs.gymnasium_module().GymnasiumVector(sources, seeds * num_envs, workers)
-        lanes = host_loop.start(agents, environments[0], vector, seeds, num_envs, seed, first_seed)
-    else:
-        vector, lanes = None, start(agents, environments, seeds, num_envs, seed, first_seed, devices)
+    lanes = start(agents, environments, seeds, num_envs, seed, first_seed, devices, vector=vector)
     notice_random_transitions(agents[0], environments[0], lanes, on_host=bool(sources))
     return Run(agents, environments, seeds, lanes, sources=sources, vector=vector, first_seed=first_seed)
-
-
-def begin_with_data(agent: Any, env: Any, data: Any, seeds: int, num_envs: int, seed: int, first_seed: int) -> Run:
-    """Return an untrained run that learns from logged episodes; an environment is only for evaluation."""
-    agents: list[Any] = [without_steps(one) for one in inputs.as_agents(agent)]
-    if not isinstance(data, Dataset):
-        raise RiskpathError(f"data must be a rp.Dataset, got a {type(data).__name__}")
-    stand_in, sources = logged_environment(data), []
-    environments: Any = [stand_in] * len(agents)
-    if env is not None:
-        environments, sources = inputs.as_environments(env, len(agents))
-        inputs.require_alike(data.spec, environments[0].spec)
-    agents[0].require_actions(data.spec)
-    logged_experience(agents[0], data.spec, len(data)).require_fit(num_envs)
-    lanes = start_logged(agents, environments, data, seeds, seed, first_seed)
-    LOGGER.warning(
-        "%s learns from data alone: nothing guards it against actions that the data never tried",
-        type(agents[0]).__name__,
-    )
-    return Run(agents, environments, seeds, lanes, sources=sources, first_seed=first_seed)
 
 
 def go_on(run: Run, env: Any, seeds: int, num_envs: int, workers: bool) -> Run:
@@ -66,5 +67,18 @@ def go_on(run: Run, env: Any, seeds: int, num_envs: int, workers: bool) -> Run:
     vector = run.vector or inputs.gymnasium_module().GymnasiumVector(
         run.sources, run.seeds * run.lanes.num_envs, workers
     )
-    run.vector, run.lanes = vector, host_loop.restart(run.lanes, vector, run.spec)
+    run.vector, run.lanes = vector, _restart(run.lanes, vector, run.spec)
     return run
+
+
+def _restart(lanes: Lanes, vector: VectorEnvironment, spec: EnvSpec) -> Lanes:
+    """Return the same agents with the same experience, at the start of new episodes."""
+    keys = jax.vmap(lambda key: jax.random.fold_in(key, lanes.steps))(lanes.keys)
+    observation, mask = reset_on_host(vector, keys, lanes.num_envs)
+    vector.steps = int(lanes.steps)
+    time_step = jax.vmap(jax.vmap(spec.first_time_step))(observation, mask)
+    memory = repeat_memory(lanes.agent_state.initial_memory, lanes.num_envs)
+    nothing = jnp.zeros_like(lanes.return_so_far)
+    state = eqx.tree_at(lambda s: s.episodes.recent, lanes.agent_state, nothing)
+    recent = replace(lanes.recent, so_far=nothing)
+    return replace(lanes, agent_state=state, time_step=time_step, memory=memory, return_so_far=nothing, recent=recent)

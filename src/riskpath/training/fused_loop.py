@@ -8,6 +8,7 @@ numbers, evaluates, and can be interrupted.
 import functools
 import math
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -120,23 +121,17 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: VectorStep) -> 
     arguments = (lanes.agent_state, lanes.time_step, choice, outcome, lanes.return_so_far)
     state, transitions, time_step, memory, so_far = eqx.filter_vmap(one)(lanes.agent, *arguments)
     flat = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), transitions)
-    return Lanes(
-        lanes.agent,
-        lanes.env,
-        state,
-        lanes.env_state,
-        time_step,
-        memory,
-        so_far,
-        lanes.experience,
-        lanes.experience.add(lanes.store, flat),
-        lanes.keys,
-        lanes.steps + lanes.num_envs,
-        lanes.clock,
-        lanes.valid & _valid(flat, time_step, spec),
-        lanes.recent.add(
-            outcome.reward, transitions.return_so_far, transitions.time, transitions.terminated | transitions.truncated
-        ),
+    over = transitions.terminated | transitions.truncated
+    return replace(
+        lanes,
+        agent_state=state,
+        time_step=time_step,
+        memory=memory,
+        return_so_far=so_far,
+        store=lanes.experience.add(lanes.store, flat),
+        steps=lanes.steps + lanes.num_envs,
+        valid=lanes.valid & _valid(flat, time_step, spec),
+        recent=lanes.recent.add(outcome.reward, transitions.return_so_far, transitions.time, over),
     )
 
 

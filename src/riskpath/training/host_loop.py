@@ -8,7 +8,7 @@ import functools
 import itertools
 import signal
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,51 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from riskpath.agents.agent import Agent
-from riskpath.envs.environment import Environment
 from riskpath.envs.vector import VectorEnvironment, VectorStep
 from riskpath.evaluation.packing import Layout
-from riskpath.evaluation.rollout import repeat_memory
 from riskpath.training import fused_loop as loop
 from riskpath.training.fused_loop import Choice
-from riskpath.training.lanes import Lanes, lane_keys, split_in_three, with_first
-from riskpath.training.lanes import start as start_lanes
+from riskpath.training.lanes import Lanes, by_lane
 from riskpath.training.rounds import in_chunks
 from riskpath.types import EnvSpec, Keys
-
-
-def start(
-    agents: Sequence[Agent],
-    env: Environment,
-    vector: VectorEnvironment,
-    seeds: int,
-    num_envs: int,
-    seed: int,
-    first_seed: int = 0,
-) -> Lanes:
-    """Return lanes as the fused loop does, with the first observations of the environments."""
-    lanes = start_lanes(agents, [env] * len(agents), seeds, num_envs, seed, first_seed)
-    first_keys = lane_keys(len(agents), seeds, seed, first_seed)
-    _, env_keys, _ = split_in_three(first_keys)
-    keys = jax.vmap(lambda key: jax.random.split(key, num_envs))(env_keys)
-    observation, mask = (_by_lane(x, lanes.count) for x in vector.reset(keys.reshape(-1)))
-    places = lambda s: (s.time_step.observation, s.time_step.action_mask)  # noqa: E731
-    lanes = eqx.tree_at(places, lanes, (observation, mask))
-    state = with_first(lanes.agent_state, observation, mask, env.spec)
-    return eqx.tree_at(lambda s: s.agent_state, lanes, state)
-
-
-def restart(lanes: Lanes, vector: VectorEnvironment, spec: EnvSpec) -> Lanes:
-    """Return the same agents with the same experience, at the start of new episodes."""
-    keys = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, lanes.steps), lanes.num_envs))(lanes.keys)
-    observation, mask = (_by_lane(x, lanes.count) for x in vector.reset(keys.reshape(-1)))
-    vector.steps = int(lanes.steps)
-    time_step = jax.vmap(jax.vmap(spec.first_time_step))(observation, mask)
-    memory = repeat_memory(lanes.agent_state.initial_memory, lanes.num_envs)
-    nothing = jnp.zeros_like(lanes.return_so_far)
-    state = eqx.tree_at(lambda s: s.episodes.recent, lanes.agent_state, nothing)
-    recent = replace(lanes.recent, so_far=nothing)
-    return replace(lanes, agent_state=state, time_step=time_step, memory=memory, return_so_far=nothing, recent=recent)
 
 
 class State(eqx.Module):
@@ -75,11 +37,6 @@ class State(eqx.Module):
     """Their keys after the choice."""
     choice: Choice
     spec: EnvSpec
-
-
-def _by_lane(x: Any, count: int) -> Array:
-    """Reshape [K, …] to [L, K/L, …]."""
-    return jnp.asarray(x).reshape(count, x.shape[0] // count, *x.shape[1:])
 
 
 _choose = eqx.filter_jit(loop.choose)
@@ -110,7 +67,7 @@ def _turn(
     """
     learns, explores = flags
     state: State = layout.unpacked(arrays)
-    outcome = VectorStep(*(_by_lane(x, state.lanes.count) for x in outcome))
+    outcome = VectorStep(*(by_lane(x, state.lanes.count) for x in outcome))
     lanes = loop.record(replace(state.lanes, keys=state.keys), state.spec, state.choice, outcome)
     lanes, metrics = loop.repeat(loop.learn, lanes, learns.astype(jnp.int32))
     if lanes.round.moves_targets:

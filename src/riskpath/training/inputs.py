@@ -14,8 +14,9 @@ from riskpath.envs.finite import FiniteEnvironment, FiniteProblem, as_arrays, as
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
 from riskpath.risk.measures import CVaR, Mean
+from riskpath.training.dataset import Dataset
 from riskpath.training.lanes import is_swept
-from riskpath.training.logged import LoggedEnvironment
+from riskpath.training.logged import LoggedEnvironment, logged_environment, logged_experience, without_steps
 from riskpath.types import EnvSpec
 
 
@@ -90,12 +91,21 @@ def as_environments(env: Any, count: int) -> tuple[list[Environment], list[Any]]
     return environments, sources
 
 
-def as_settings(agent: Any, env: Any, num_envs: int) -> tuple[list[Agent], list[Environment], list[Any]]:
+def as_settings(agent: Any, env: Any, data: Any, num_envs: int) -> tuple[list[Agent], list[Environment], list[Any]]:
     """Return an agent and an environment for each setting, and how to make Gymnasium environments."""
     agents = as_agents(agent)
-    environments, sources = as_environments(env, len(agents))
-    require_fit(agents[0], environments[0].spec, num_envs)
-    return agents, environments, sources
+    if data is None:
+        environments, sources = as_environments(env, len(agents))
+        require_fit(agents[0], environments[0].spec, num_envs)
+        return agents, environments, sources
+    learners: list[Agent] = [without_steps(one) for one in agents]
+    if not isinstance(data, Dataset):
+        raise RiskpathError(f"data must be a rp.Dataset, got a {type(data).__name__}")
+    environments, sources = as_environments(logged_environment(data) if env is None else env, len(agents))
+    require_alike(data.spec, environments[0].spec)
+    learners[0].require_actions(data.spec)
+    logged_experience(learners[0], data.spec, len(data)).require_fit(num_envs)
+    return learners, environments, sources
 
 
 def padded(environments: list[Environment]) -> list[Environment]:

@@ -10,7 +10,8 @@ from riskpath.errors import RiskpathError, in_one_line
 from riskpath.nn.kernels import use_kernels
 from riskpath.training import fused_loop, host_loop
 from riskpath.training.checkpoint import Checkpointer
-from riskpath.training.notices import LOGGER, notice_of_estimates
+from riskpath.training.notices import LOGGER
+from riskpath.training.notices_of_estimates import notice_of_estimates
 from riskpath.training.plan import Plan
 from riskpath.training.progress import Pace, counting, working
 from riskpath.training.run import Run, TrainingStopped
@@ -29,6 +30,7 @@ def train_in_chunks(
     evaluate: Evaluate,
     checkpointer: Checkpointer | None,
     functions: Sequence[Callback],
+    pace: Pace,
     bar: bool,
     devices: int | None,
     kernels: ModuleType | None,
@@ -41,6 +43,7 @@ def train_in_chunks(
         evaluate: Returns a point of the learning curve.
         checkpointer: Saves the run, if it is time to.
         functions: Called after every chunk, with the run and its metrics.
+        pace: Its speed and the time left.
         bar: Whether a bar shows the progress, also of evaluations.
         devices: The largest number of devices.
         kernels: Those that a chunk uses, but not what is compiled between chunks.
@@ -53,7 +56,7 @@ def train_in_chunks(
     else:
         devices = 1 if isinstance(run.lanes.experience, Logged) else devices
         advance = fused_loop.advance(run.lanes, run.spec, left, length, devices)
-    pace, learning, diverged, nothing = Pace(plan.goal, run.steps), False, False, contextlib.nullcontext()
+    learning, diverged, nothing = False, False, contextlib.nullcontext()
     with contextlib.closing(advance) as chunks:
         while True:
             with use_kernels(kernels):

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import numpy as np
 
 from riskpath.agents.agent import Agent
-from riskpath.envs.finite import FiniteEnvironment
+from riskpath.envs.finite import FiniteEnvironment, as_arrays
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.evaluation import Evaluation, setting_labels
 from riskpath.evaluation.learned_frontier import LearnedFrontier
@@ -23,9 +25,10 @@ from riskpath.risk.measures import CVaR, RiskMeasure
 from riskpath.training import inputs
 from riskpath.training.checkpoint import read_checkpoint, write_checkpoint
 from riskpath.training.dataset import Dataset
+from riskpath.training.lanes import stack
 from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.measured import SITUATIONS, Measured
-from riskpath.training.notices import notice_of_estimates
+from riskpath.training.notices_of_estimates import notice_of_estimates
 from riskpath.training.progress import counting
 from riskpath.training.recording import stored_episodes
 from riskpath.training.run_state import RunState
@@ -158,16 +161,17 @@ class Run(RunState):
             return self.serve(risk).evaluate(episodes, seed, max_episode_steps, env, progress=progress)
         require_counts(**given(episodes=episodes, max_episode_steps=max_episode_steps))
         require_whole(seed=seed)
-        environments, sources = self.environments, self.sources
+        environments, sources, lanes = self.environments, self.sources, self.lanes
         if env is not None:
             environments, sources = inputs.as_environments(env, len(self.agents))
+            lanes = replace(lanes, env=stack([as_arrays(one) for one in environments], self.seeds, eqx.is_array))
         inputs.require_alike(self.spec, environments[0].spec)
         if isinstance(environments[0], LoggedEnvironment):
             raise RiskpathError("this run was trained on data, without an environment: give evaluate(env=…)")
-        elsewhere = Run(self.agents, environments, self.seeds, self.lanes, sources=sources, first_seed=self.first_seed)
+        elsewhere = Run(self.agents, environments, self.seeds, lanes, sources=sources, first_seed=self.first_seed)
         episodes = episodes_for(elsewhere, episodes)
         with counting("evaluating", "episodes") if progress else nullcontext() as show:
-            returns = sample_returns(elsewhere, self.lanes, episodes, seed, max_episode_steps, show)
+            returns = sample_returns(elsewhere, lanes, episodes, seed, max_episode_steps, show)
         shape = (len(self.agents), self.seeds, episodes)
         plain, discounted, finished = (np.asarray(x).reshape(shape) for x in returns)
         discounts = [float(agent.discount) for agent in self.agents]

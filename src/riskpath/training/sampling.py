@@ -3,16 +3,14 @@
 from collections.abc import Callable
 from contextlib import closing
 
-import equinox as eqx
 import jax
 import numpy as np
 
-from riskpath.envs.finite import as_arrays
 from riskpath.evaluation.host_rollout import rollout_on_host
 from riskpath.evaluation.rollout import Returns, rollout
 from riskpath.memory import require_memory
 from riskpath.training import inputs
-from riskpath.training.lanes import Lanes, lane_keys, stack
+from riskpath.training.lanes import Lanes, lane_keys
 from riskpath.training.run_state import RunState
 
 Progress = Callable[[int, int], None]
@@ -51,7 +49,7 @@ def sample_returns(
     max_episode_steps: int | None = None,
     progress: Progress | None = None,
 ) -> Returns:
-    """Play greedy episodes of lanes in the environments of a run.
+    """Play greedy episodes of lanes in their environments.
 
     Return plain returns, discounted returns and which episodes ended. In Gymnasium environments, which are made for
     this purpose, all episodes are played together.
@@ -63,9 +61,8 @@ def sample_returns(
     )
     limit = max_episode_steps or run.environments[0].spec.max_episode_steps or 10_000
     if not run.sources:
-        stacked = stack([as_arrays(env) for env in run.environments], run.seeds, eqx.is_array)
         keys = lane_keys(len(run.agents), run.seeds, seed, run.first_seed)  # settings meet the same randomness
-        return rollout(lanes.agent, stacked, lanes.agent_state, run.spec, episodes, limit, keys=keys)
+        return rollout(lanes.agent, lanes.env, lanes.agent_state, run.spec, episodes, limit, keys=keys)
     module = inputs.gymnasium_module()
     module.require_copies(run.sources)
     own = run.sources[0].translation.max_episode_steps

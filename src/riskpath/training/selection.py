@@ -118,7 +118,8 @@ def serve(run: RunState, risks: Sequence[RiskMeasure], floor: float | None = Non
                 f"this run was trained for {trained.risk} and cannot serve {risk}: "
                 "rp.Adaptive trained for a CVaR serves all its levels; run.evaluate().risk(…) measures this policy"
             )
-    agents = [eqx.tree_at(lambda a: a.risk, trained, risk, is_leaf=_is_risk) for risk in risks or [trained.risk]]
+    is_risk = lambda x: isinstance(x, RiskMeasure)  # noqa: E731
+    agents = [eqx.tree_at(lambda a: a.risk, trained, risk, is_leaf=is_risk) for risk in risks or [trained.risk]]
     lanes = run.lanes
     parts = (lanes.agent_state, lanes.env, lanes.keys, lanes.recent)
     state, env, keys, recent = _repeat_first(parts, run.seeds, len(agents))
@@ -132,10 +133,6 @@ def _repeat_first(tree: Any, seeds: int, times: int) -> Any:
     """Return the lanes of the first setting several times."""
     first = lambda x: jnp.tile(x[:seeds], (times, *[1] * (x.ndim - 1))) if eqx.is_array(x) else x  # noqa: E731
     return jax.tree.map(first, tree)
-
-
-def _is_risk(x: Any) -> bool:
-    return isinstance(x, RiskMeasure)
 
 
 @eqx.filter_jit

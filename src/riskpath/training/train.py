@@ -8,13 +8,13 @@ from typing import Any
 from riskpath.agents.agent import Agent
 from riskpath.errors import RiskpathError
 from riskpath.training import inputs
-from riskpath.training.begin import begin, begin_with_data, go_on
+from riskpath.training.begin import begin, go_on
 from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.dataset import Dataset
 from riskpath.training.devices import chosen_kernels
 from riskpath.training.outer_loop import Callback, checked, train_in_chunks, values
 from riskpath.training.plan import Plan
-from riskpath.training.progress import TrainingBar
+from riskpath.training.progress import Pace, TrainingBar
 from riskpath.training.run import Run, keep
 from riskpath.validation import given, require_counts, require_whole
 
@@ -77,10 +77,8 @@ def train(
         if data is not None:
             raise RiskpathError("a run is continued with the data it was trained on, which it holds: give no data")
         run = go_on(agent, env, seeds, num_envs, workers)
-    elif data is not None:
-        run = begin_with_data(agent, env, data, seeds, num_envs, seed, first_seed)
     else:
-        run = begin(agent, env, seeds, num_envs, seed, first_seed, devices, workers)
+        run = begin(agent, env, data, seeds, num_envs, seed, first_seed, devices, workers)
     if steps is not None:
         run.plan = Plan(run.steps, steps, evaluate_every)
     if (plan := run.plan) is None:
@@ -97,11 +95,12 @@ def train(
         functions = [*([progress] if callable(progress) else []), *callbacks]
         if checkpointer:
             at_the_end.callback(checkpointer.save, run)
+        pace = Pace(plan.goal, run.steps)
         if progress is True:
             functions.insert(0, at_the_end.enter_context(contextlib.closing(TrainingBar(plan.goal, run.steps))))
         with contextlib.suppress(KeyboardInterrupt):
             evaluate = checked(evaluator) if evaluator else values
-            train_in_chunks(run, plan, evaluate, checkpointer, functions, progress is True, devices, kernels)
+            train_in_chunks(run, plan, evaluate, checkpointer, functions, pace, progress is True, devices, kernels)
     return run
 
 
