@@ -15,6 +15,7 @@ from riskpath.agents.adaptive.elimination import HELD_OUT, blocks_of_selection, 
 from riskpath.report import served_levels
 from riskpath.report.gather_record import gather
 from riskpath.training.selection import episodes_of, select_members
+from tests.training.fakes import fake_run
 from tests.training.sizes import TINY_ADAPTIVE
 
 EPISODES = 100
@@ -121,7 +122,7 @@ def test_copies_of_one_policy_do_not_crowd_a_better_one_out():
 )
 def test_the_number_of_held_out_episodes_follows_from_the_training(steps, wanted, on_host, expected):
     spec = SimpleNamespace(max_episode_steps=9)
-    assert episodes_of(SimpleNamespace(steps=steps, spec=spec, sources=[0] * on_host), 9, wanted) == expected
+    assert episodes_of(fake_run(steps=steps, spec=spec, sources=[0] * on_host), 9, wanted) == expected
 
 
 def test_a_saved_run_goes_on_as_if_no_member_had_been_chosen(run, tmp_path):

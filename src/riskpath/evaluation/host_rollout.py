@@ -44,13 +44,13 @@ def rollout_on_host(
         progress: Called with the number of episodes that are finished and of all episodes.
     """
     lanes, size = lane_count(state), vector.num_envs
+    accounts = _Accounts(lanes, size, episodes, np.asarray(agent.discount, np.float64))
     key, start_key = jax.random.split(key)
     observation, mask = vector.reset(jax.random.split(start_key, size))
     fixed, constant = Layout.packed((agent, state))
     memory = repeat_memory(state.initial_memory, size // lanes)
     previous = jnp.broadcast_to(spec.no_action(), (lanes, size // lanes, *spec.no_action().shape))
     moving, carried = Layout.packed((memory, previous, key))
-    accounts = _Accounts(lanes, size, episodes, np.asarray(agent.discount, np.float64))
     reward, done = np.zeros(size, np.float32), np.ones(size, bool)
     while accounts.finished < lanes * episodes:
         shown = observation, reward, mask, done, accounts.length.astype(np.int32)

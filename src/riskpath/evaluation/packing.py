@@ -24,8 +24,8 @@ class Place(NamedTuple):
     @staticmethod
     def of(x: Array) -> "Place":
         """Describe an array."""
-        plain = jax.eval_shape(_plain, x) if _is_key(x) else x
-        return Place(plain.shape, plain.dtype, jax.random.key_impl(x) if _is_key(x) else None)
+        plain = jax.eval_shape(_plain, x) if is_key(x) else x
+        return Place(plain.shape, plain.dtype, jax.random.key_impl(x) if is_key(x) else None)
 
     @property
     def size(self) -> int:
@@ -104,10 +104,11 @@ class Layout:
         return self.tree(self.unpack(arrays))
 
 
-def _is_key(x: Array) -> bool:
-    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+def is_key(x: Any) -> bool:
+    """Tell whether something is an array of random keys."""
+    return hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def _plain(x: Array) -> Array:
     """Return an array of numbers: that of the keys, if they are keys."""
-    return jax.random.key_data(x) if _is_key(x) else x
+    return jax.random.key_data(x) if is_key(x) else x

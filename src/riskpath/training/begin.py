@@ -15,7 +15,7 @@ from riskpath.evaluation.rollout import repeat_memory
 from riskpath.training import inputs
 from riskpath.training.lane_memory import require_lanes
 from riskpath.training.lanes import Lanes, reset_on_host, start
-from riskpath.training.logged import start_logged
+from riskpath.training.logged import logged_experience, with_data
 from riskpath.training.notices import LOGGER, notice_random_transitions
 from riskpath.training.run import Run
 from riskpath.types import EnvSpec
@@ -34,19 +34,20 @@ def begin(
 ) -> Run:
     """Return an untrained run; with data, an environment is only for evaluation."""
     agents, environments, sources = inputs.as_settings(agent, env, data, num_envs)
+    experience, vector = None, None
     if data is not None:
-        lanes = start_logged(agents, environments, data, seeds, seed, first_seed)
-        LOGGER.warning(
-            "%s learns from data alone: nothing guards it against actions that the data never tried",
-            type(agents[0]).__name__,
-        )
-        return Run(agents, environments, seeds, lanes, sources=sources, first_seed=first_seed)
-    require_lanes(agents, environments[0], seeds, num_envs, before=first_seed)
-    vector = None
-    if sources:
-        vector = inputs.gymnasium_module().GymnasiumVector(sources, seeds * num_envs, workers)
-    lanes = start(agents, environments, seeds, num_envs, seed, first_seed, devices, vector=vector)
-    notice_random_transitions(agents[0], environments[0], lanes, on_host=bool(sources))
+        experience, devices = logged_experience(agents[0], environments[0].spec, len(data)), 1
+    else:
+        require_lanes(agents, environments[0], seeds, num_envs, before=first_seed)
+        if sources:
+            vector = inputs.gymnasium_module().GymnasiumVector(sources, seeds * num_envs, workers)
+    lanes = start(agents, environments, seeds, num_envs, seed, first_seed, devices, experience, vector)
+    if data is not None:
+        lanes = with_data(lanes, agents, environments[0].spec, data)
+        line = "%s learns from data alone: nothing guards it against actions that the data never tried"
+        LOGGER.warning(line, type(agents[0]).__name__)
+    else:
+        notice_random_transitions(agents[0], environments[0], lanes, on_host=bool(sources))
     return Run(agents, environments, seeds, lanes, sources=sources, vector=vector, first_seed=first_seed)
 
 

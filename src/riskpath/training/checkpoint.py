@@ -26,6 +26,7 @@ from riskpath.agents.experience import Logged
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import as_arrays
 from riskpath.errors import RiskpathError
+from riskpath.evaluation.packing import is_key
 from riskpath.files import disk_errors
 from riskpath.training.atomic_dir import (
     CURVE,
@@ -219,7 +220,7 @@ def _read_lanes(
     numbers = stack(agents, seeds, is_swept), stack(arrays, seeds, eqx.is_array)
     if not bool(eqx.tree_equal((plain.agent, plain.env), _plain_arrays(numbers))):
         raise ValueError("its hyperparameters or parameters differ")
-    return jax.tree.map(lambda x, kind: jax.random.wrap_key_data(x) if _is_key(kind) else x, plain, like)
+    return jax.tree.map(lambda x, kind: jax.random.wrap_key_data(x) if is_key(kind) else x, plain, like)
 
 
 def _read_array(file: Any, like: Any) -> Any:
@@ -239,12 +240,8 @@ def _read_array(file: Any, like: Any) -> Any:
 
 def _plain_arrays(tree: Any) -> Any:
     """Return the tree with random keys as numbers and all arrays as JAX arrays."""
-    plain = lambda x: jax.random.key_data(x) if _is_key(x) else jnp.asarray(x) if isinstance(x, np.ndarray) else x  # noqa: E731
+    plain = lambda x: jax.random.key_data(x) if is_key(x) else jnp.asarray(x) if isinstance(x, np.ndarray) else x  # noqa: E731
     return jax.tree.map(plain, tree)
-
-
-def _is_key(x: Any) -> bool:
-    return hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -16,7 +16,7 @@ from riskpath.mdp.model import FiniteMDP
 from riskpath.risk.measures import CVaR, Mean
 from riskpath.training.dataset import Dataset
 from riskpath.training.lanes import is_swept
-from riskpath.training.logged import LoggedEnvironment, logged_environment, logged_experience, without_steps
+from riskpath.training.logged import logged_environment, logged_experience, without_steps
 from riskpath.types import EnvSpec
 
 
@@ -94,18 +94,19 @@ def as_environments(env: Any, count: int) -> tuple[list[Environment], list[Any]]
 def as_settings(agent: Any, env: Any, data: Any, num_envs: int) -> tuple[list[Agent], list[Environment], list[Any]]:
     """Return an agent and an environment for each setting, and how to make Gymnasium environments."""
     agents = as_agents(agent)
+    if data is not None:
+        agents = [*map(without_steps, agents)]
+        if not isinstance(data, Dataset):
+            raise RiskpathError(f"data must be a rp.Dataset, got a {type(data).__name__}")
+        env = logged_environment(data) if env is None else env
+    environments, sources = as_environments(env, len(agents))
     if data is None:
-        environments, sources = as_environments(env, len(agents))
         require_fit(agents[0], environments[0].spec, num_envs)
-        return agents, environments, sources
-    learners: list[Agent] = [without_steps(one) for one in agents]
-    if not isinstance(data, Dataset):
-        raise RiskpathError(f"data must be a rp.Dataset, got a {type(data).__name__}")
-    environments, sources = as_environments(logged_environment(data) if env is None else env, len(agents))
-    require_alike(data.spec, environments[0].spec)
-    learners[0].require_actions(data.spec)
-    logged_experience(learners[0], data.spec, len(data)).require_fit(num_envs)
-    return learners, environments, sources
+    else:
+        require_alike(data.spec, environments[0].spec)
+        agents[0].require_actions(data.spec)
+        logged_experience(agents[0], data.spec, len(data)).require_fit(num_envs)
+    return agents, environments, sources
 
 
 def padded(environments: list[Environment]) -> list[Environment]:
@@ -164,14 +165,6 @@ def require_fit(agent: Agent, spec: EnvSpec, num_envs: int) -> None:
     """Refuse an agent that cannot be trained in an environment."""
     agent.require_actions(spec)
     agent.experience(spec).require_fit(num_envs)
-
-
-def require_playable(environments: Sequence[Environment], sources: Sequence[Any]) -> None:
-    """Refuse evaluations in environments that are not there, or that cannot be made again."""
-    if isinstance(environments[0], LoggedEnvironment):
-        raise RiskpathError("data cannot evaluate a policy: give env=…, or leave evaluate_every out")
-    if sources:
-        gymnasium_module().require_copies(sources)
 
 
 def require_alike(trained: EnvSpec, other: EnvSpec) -> None:

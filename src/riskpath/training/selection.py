@@ -54,8 +54,8 @@ def select_members(run: RunState, progress: Progress | None = None) -> Lanes:
     preferred = np.asarray(eqx.filter_vmap(lambda agent, state: agent.preferred(state))(lanes.agent, lanes.agent_state))
     if not episodes:
         return _play(lanes, members, preferred)
-    risks = [agent.risk for agent in run.agents for _ in range(run.seeds)]
-    floors = [agent.floor for agent in run.agents for _ in range(run.seeds)]
+    risks = [one.risk for one in run.agents for _ in range(run.seeds)]
+    floors = [one.floor for one in run.agents if isinstance(one, Population) for _ in range(run.seeds)]
     played, blocks = itertools.count(1), members if floors[0] else blocks_of_selection(members)
 
     def play(member: Int[np.ndarray, " L"], seed: int) -> Float[np.ndarray, "L N"]:

@@ -12,6 +12,7 @@ from riskpath.training.begin import begin, go_on
 from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.dataset import Dataset
 from riskpath.training.devices import chosen_kernels
+from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.outer_loop import Callback, checked, train_in_chunks, values
 from riskpath.training.plan import Plan
 from riskpath.training.progress import Pace, TrainingBar
@@ -87,7 +88,10 @@ def train(
     if evaluator and not plan.evaluate_every:
         raise RiskpathError("evaluator is called at every evaluation: give evaluate_every=… as well")
     if plan.evaluate_every and not evaluator:
-        inputs.require_playable(run.environments, run.sources)
+        if isinstance(run.environments[0], LoggedEnvironment):
+            raise RiskpathError("data cannot evaluate a policy: give env=…, or leave evaluate_every out")
+        if run.sources:
+            inputs.gymnasium_module().require_copies(run.sources)
     kernels = chosen_kernels(run.agents[0])
     if checkpointer:
         checkpointer.begin(run, continued)  # a folder that cannot be written is reported before the work
