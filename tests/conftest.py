@@ -64,25 +64,50 @@ def x64() -> Iterator[None]:
     jax.config.update("jax_enable_x64", before)
 
 
-@pytest.fixture
-def as_users() -> Iterator[None]:
+@contextmanager
+def compiled_as_users() -> Iterator[None]:
     """Compile with all optimisations, also where `make test` leaves most of them out: for tests about bits.
 
     The flags of XLA that `make test` sets cannot be changed in a process; `make test-long` sets none.
     """
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture
+def as_users() -> Iterator[None]:
+    """Compile the programs of one test as users do."""
+    with compiled_as_users():
+        yield
+
+
+@contextmanager
+def without_checks() -> Iterator[None]:
+    """Switch off run-time type checks: wrong input then meets the library's own message, and tracing is faster."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture
 def unchecked() -> Iterator[None]:
-    """Switch off run-time type checks in one test: wrong input then meets the library's own message."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
+    """Switch off run-time type checks in one test."""
+    with without_checks():
+        yield
+
+
+@pytest.fixture(scope="module")
+def unchecked_module() -> Iterator[None]:
+    """Switch them off in a whole file, whose agents have their shapes checked in other files."""
+    with without_checks():
+        yield
 
 
 @contextmanager
@@ -94,10 +119,9 @@ def without_training() -> Iterator[None]:
         return eqx.tree_at(lambda s: s.steps, lanes, lanes.steps + steps)
 
     def chunk(lanes: Any, spec: Any, rounds: Any) -> Any:
-        each = fused_loop.steps_per_round(lanes.agent, lanes.experience, lanes.num_envs)
-        return steps_only(lanes, rounds * each), {"loss": jnp.zeros(lanes.count)}
+        return steps_only(lanes, rounds * lanes.round.steps), {"loss": jnp.zeros(lanes.count)}
 
-    def advance(lanes: Any, vector: Any, spec: Any, steps: int, rounds: int) -> Iterator[Any]:
+    def advance(lanes: Any, vector: Any, spec: Any, steps: int, chunk: int) -> Iterator[Any]:
         yield steps_only(lanes, steps), {"loss": jnp.zeros(lanes.count)}
 
     with pytest.MonkeyPatch.context() as patch:

@@ -25,7 +25,7 @@ from riskpath.agents.abilities import Population
 from riskpath.agents.adaptive.elimination import blocks_of_selection
 from riskpath.agents.agent import act_greedily
 from riskpath.envs.market import Market, MarketProblem
-from riskpath.training.fused_loop import steps_per_round
+from riskpath.training.rounds import Round
 from riskpath.types import TimeStep
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -108,7 +108,7 @@ def fit_to_budget(agent: Any, steps: int, length: int, num_envs: int) -> tuple[A
     left = steps - blocks * held_out * length
     experience = agent.experience(rp.EnvSpec(1, (1,), max_episode_steps=length))
     warm_up = -(-agent.training.learning_starts // num_envs) * num_envs
-    left -= max(0, left - warm_up) % steps_per_round(agent, experience, num_envs)
+    left -= max(0, left - warm_up) % Round.of(agent, experience, num_envs).steps
     return dataclasses.replace(agent, training=dataclasses.replace(agent.training, decay_ends=1.0)), left
 
 

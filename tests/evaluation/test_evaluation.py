@@ -3,14 +3,16 @@
 import dataclasses
 from typing import Any
 
-import jaxtyping
 import numpy as np
 import pytest
 
 import riskpath as rp
 from riskpath.evaluation.evaluation import Evaluation
+from tests.conftest import without_checks
 
 DISCOUNTS, LEVELS = (0.9, 0.5), (0.1, 0.9)
+EPISODES = 2_000
+"""Of every evaluation, so that they share a program."""
 TRAINING = rp.Training(
     learning_starts=60,
     target_update_interval=20,
@@ -32,15 +34,13 @@ AGENTS = [
 @pytest.fixture(scope="module")
 def run() -> rp.Run:
     """Return four lanes with different policies: two settings, two seeds."""
-    jaxtyping.config.update("jaxtyping_disable", True)  # the fixture `unchecked` has the scope of one test
-    trained = rp.train(AGENTS, "RiskyGrid", steps=300, seeds=2)
-    jaxtyping.config.update("jaxtyping_disable", False)
-    return trained
+    with without_checks():
+        return rp.train(AGENTS, "RiskyGrid", steps=300, seeds=2)
 
 
 @pytest.fixture(scope="module")
 def evaluation(run: rp.Run) -> Evaluation:
-    return run.evaluate(episodes=2_000)
+    return run.evaluate(episodes=EPISODES)
 
 
 @pytest.mark.parametrize("kind", ["returns", "discounted"])
@@ -98,9 +98,9 @@ def test_zero_episodes_raise_one_line(run):
 
 
 def test_lanes_and_episodes_are_independent(run, evaluation, unchecked):
-    sample = run.evaluate(episodes=2_000).returns
+    sample = run.evaluate(episodes=EPISODES).returns
     np.testing.assert_array_equal(sample, evaluation.returns)
-    assert (run.evaluate(episodes=2_000, seed=1).returns != sample).any()
+    assert (run.evaluate(episodes=EPISODES, seed=1).returns != sample).any()
     yellow = [(seed, lane) for setting in sample for seed, lane in enumerate(setting) if lane.std() > 0]
     pairs = [(a, b) for seed, a in yellow for other, b in yellow if seed < other]
     assert pairs  # policies of both seeds that take risks, or the test is empty
@@ -109,7 +109,7 @@ def test_lanes_and_episodes_are_independent(run, evaluation, unchecked):
 
 
 def test_max_episode_steps_truncates_episodes(run, unchecked):
-    cut = run.evaluate(episodes=50, max_episode_steps=1)
+    cut = run.evaluate(episodes=EPISODES, max_episode_steps=1)
     assert cut.finished == 0.0
     assert set(cut.returns.ravel()) <= {18.0, 98.0, -2.0}  # blue, or yellow that pays or does not pay
 
@@ -182,7 +182,7 @@ def test_measures_may_be_texts(unchecked):
 
 
 def test_run_plot_draws_the_curve_or_the_returns(run, unchecked):
-    ax = run.plot(kind="histogram", episodes=200)
+    ax = run.plot(kind="histogram", episodes=EPISODES)
     assert len(ax.get_legend_handles_labels()[1]) == 2
     with pytest.raises(
         rp.RiskpathError, match=r"^this run has no learning curve: train with evaluate_every=…, or plot"
@@ -193,8 +193,8 @@ def test_run_plot_draws_the_curve_or_the_returns(run, unchecked):
     ax = evaluated.plot()
     assert ax.get_legend_handles_labels()[1] == ["cvar:0.1", "cvar:0.9"]
     np.testing.assert_allclose([line.get_ydata() for line in ax.lines], [[11.0, 21.0, 31.0], [2.0, 2.0, 2.0]])
-    assert len(evaluated.plot(kind="cdf", episodes=50).lines) == 4  # two laws, two risk values
-    assert run.plot(ax, episodes=50) is ax
+    assert len(evaluated.plot(kind="cdf", episodes=EPISODES).lines) == 4  # two laws, two risk values
+    assert run.plot(ax, episodes=EPISODES) is ax
 
 
 @pytest.mark.parametrize(("every", "seen"), [(40, [60, 80, 120, 140]), (70, [80, 140]), (500, [140]), (None, [])])

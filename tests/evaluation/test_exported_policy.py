@@ -19,6 +19,7 @@ from riskpath.serving.openapi import _observation_schema
 from tests.evaluation.policies import BOXES, CAR, MAZE_ENV, NUMBERS, OBSERVED_ENV, TINY, gymnasium_like, untrained
 
 RNG = np.random.default_rng(0)
+pytestmark = pytest.mark.usefixtures("unchecked_module")
 POLICIES = {
     "tables": (lambda: untrained(rp.IQN(rp.CVaR(0.3), network=TINY), MAZE_ENV), ["a", "b", "b"]),
     "features, rewards": (lambda: untrained(rp.Adaptive(rp.CVaR(0.3), network=TINY), OBSERVED_ENV), ["a", "b", "a"]),
@@ -28,7 +29,11 @@ POLICIES = {
 }
 
 
-@pytest.fixture(scope="module", params=list(POLICIES))
+# The tables of a history have the names of states and actions, too.
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=pytest.mark.long if name == "tables" else []) for name in POLICIES],
+)
 def pair(request, tmp_path_factory):
     """A policy, what was exported of it, the file, and observations."""
     make, observations = POLICIES[request.param]
@@ -165,7 +170,7 @@ def test_a_mixture_draws_a_member_for_each_episode():
     exported = policy.compiled()
     assert exported.description["mixed"]
     for batch in (policy, exported):
-        _, memories = batch.act_batch(np.zeros(64, np.int32))
+        _, memories = batch.act_batch(np.zeros(16, np.int32))
         assert any(len(np.unique(part, axis=0)) > 1 for part in memories)
 
 

@@ -31,6 +31,8 @@ from tests.evaluation.policies import (
     untrained,
 )
 
+pytestmark = pytest.mark.usefixtures("unchecked_module")
+
 
 def walk(policy: LearnedPolicy, count: int, steps: int) -> dict[str, Any]:
     """Step `count` environments by `predict` and compare every action with that of the policy itself."""
@@ -66,11 +68,16 @@ def walk(policy: LearnedPolicy, count: int, steps: int) -> dict[str, Any]:
     [
         (rp.IQN(rp.CVaR(0.5), network=TINY), False),
         (rp.TQL(rp.CVaR(0.5), network=TINY), True),
-        (rp.TQL(rp.CVaR(0.5), network=rp.Network(hidden=(8,), history_size=4, window=2)), True),
-        (rp.CVaRDRL(rp.CVaR(0.5), network=TINY), True),
         (rp.Adaptive(rp.CVaR(0.5), network=rp.Network(hidden=(8,))), True),
+        *(
+            pytest.param(agent, True, marks=pytest.mark.long)
+            for agent in (
+                rp.TQL(rp.CVaR(0.5), network=rp.Network(hidden=(8,), history_size=4, window=2)),
+                rp.CVaRDRL(rp.CVaR(0.5), network=TINY),
+            )
+        ),
     ],
-    ids=["IQN", "TQL", "a window", "CVaRDRL", "Adaptive"],
+    ids=["IQN", "TQL", "Adaptive", "a window", "CVaRDRL"],
 )
 def test_predict_equals_the_policy_in_every_environment(agent, remembers, unchecked):
     seen = [walk(untrained(agent, MAZE_ENV, seed), count=4, steps=12) for seed in range(3)]
@@ -82,8 +89,8 @@ def test_predict_equals_the_policy_in_every_environment(agent, remembers, unchec
 
 @pytest.mark.parametrize(
     ("agent", "remembers"),
-    [(rp.IQTD3(network=TINY), False), (rp.TQLContinuous(network=TINY), True)],
-    ids=["IQTD3", "TQLContinuous"],
+    [(rp.TQLContinuous(network=TINY), True), pytest.param(rp.IQTD3(network=TINY), False, marks=pytest.mark.long)],
+    ids=["TQLContinuous", "IQTD3"],
 )
 def test_predict_equals_the_policy_with_continuous_actions(agent, remembers, unchecked):
     seen = walk(untrained(agent, CAR), count=3, steps=10)

@@ -16,6 +16,7 @@ from tests.evaluation.policies import MAZE_ENV, TINY
 EPISODES, SEEDS = 7, 2
 AGENTS = [rp.TQL(rp.CVaR(level), discount=0.9, network=TINY) for level in (0.2, 1.0)]
 LANES = len(AGENTS) * SEEDS
+pytestmark = pytest.mark.usefixtures("unchecked_module")
 
 
 def run(episodes: int = EPISODES, limit: int = 5, seed: int = 0) -> module.Returns:

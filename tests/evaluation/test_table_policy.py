@@ -16,6 +16,8 @@ CASES: dict[str, tuple[Any, Any]] = {
     "adaptive, grid": (rp.RiskyGrid(forks=2).mdp(), "adaptive"),
 }
 
+pytestmark = pytest.mark.usefixtures("unchecked_module")
+
 
 def play(mdp, exported, own, rng) -> None:
     """Play an episode; compare every action."""
@@ -33,7 +35,10 @@ def play(mdp, exported, own, rng) -> None:
 def test_a_table_plays_like_the_policy(name, tmp_path):
     mdp, policies = CASES[name]
     solution = rp.solve(mdp, "cvar:0.3", policies=policies)
-    exported, rng = rp.load_policy(rp.export_policy(solution, tmp_path / "policy.zip")), np.random.default_rng(0)
+    exported, rng = (
+        rp.load_policy(rp.export_policy(solution, tmp_path / "policy.zip", ("cpu",))),
+        np.random.default_rng(0),
+    )
     for _ in range(30):
         play(mdp, exported, solution.policy, rng)
     assert exported.description["agent"] == f"exact {policies} policy"
@@ -83,7 +88,7 @@ def test_a_randomised_policy_draws_at_the_start():
 
 
 def test_what_is_not_in_the_table_is_refused_in_one_line(tmp_path):
-    exported = rp.load_policy(rp.export_policy(rp.solve(MAZE, "cvar:0.3"), tmp_path / "policy.zip"))
+    exported = rp.load_policy(rp.export_policy(rp.solve(MAZE, "cvar:0.3"), tmp_path / "policy.zip", ("cpu",)))
     _, memory = exported("a")
     with pytest.raises(rp.RiskpathError, match="the policy has no action here"):
         exported("end", memory, 1.0)

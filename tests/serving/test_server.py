@@ -25,6 +25,8 @@ from tests.test_docs import DOCS, blocks
 MAZE, DRIVE = "/policies/maze/episodes", "/policies/car.v2/episodes"
 LIMITS = rp.Limits(episodes=40, episode_seconds=30.0, request_seconds=0.4, batch=4, connections=30, body_bytes=2_000)
 
+pytestmark = pytest.mark.usefixtures("unchecked_module")
+
 
 @pytest.fixture(scope="module")
 def policies() -> dict[str, Any]:

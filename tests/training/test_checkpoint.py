@@ -94,7 +94,13 @@ def saved(runs, tmp_path, unchecked) -> Path:
     return shutil.copytree(runs("TQL")[0], tmp_path / "a run")
 
 
-@pytest.mark.parametrize("name", AGENTS)
+# With a history, with several candidates, and with continuous actions; the states of the others have similar parts.
+SHORT = ("TQL", "Adaptive", "IQTD3")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in SHORT else pytest.mark.long) for name in AGENTS]
+)
 def test_all_that_training_knows_comes_back(name, tmp_path, unchecked):
     agents = [AGENTS[name](rp.CVaR(level)) for level in (0.25, 0.5)]
     world = as_environment(rp.RiskyMountainCar(0.1, 15) if agents[0].actions == "continuous" else "RiskyGrid")

@@ -11,6 +11,7 @@ import riskpath as rp
 from riskpath.agents.episodes import no_episodes
 from riskpath.training.logged import LoggedEnvironment
 from tests.conftest import without_training
+from tests.training.fakes import Counting
 from tests.training.sizes import TINY_ADAPTIVE
 
 TABLE: dict[str, Any] = {
@@ -100,16 +101,23 @@ def test_a_run_from_data_is_saved_and_continued(run, random_play, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("trained", [False, pytest.param(True, marks=pytest.mark.long)])  # IQN is, above
-def test_a_run_gives_its_episodes_and_one_line_warns(trained, caplog, unchecked):
-    agent = rp.Adaptive("cvar:0.3", **TINY_ADAPTIVE, selection_episodes=0)
+@pytest.mark.parametrize(
+    ("agent", "trained"),
+    [
+        (Counting(training=rp.Training(learning_starts=40, buffer_size=100, target_update_interval=20)), False),
+        pytest.param(rp.Adaptive("cvar:0.3", **TINY_ADAPTIVE, selection_episodes=0), True, marks=pytest.mark.long),
+    ],
+    ids=["Counting", "Adaptive"],
+)
+def test_a_run_gives_its_episodes_and_one_line_warns(agent, trained, caplog, unchecked):
     run = rp.train(agent, "RiskyGrid", steps=160, seeds=2)
     data = run.dataset(seed=1)
     assert 80 < len(data) <= 100
     assert {int(e.observations[0]) for e in data.episodes} == {int(data.episodes[0].observations[0])}
     with caplog.at_level("WARNING", "riskpath"), nullcontext() if trained else without_training():
         again = rp.train(agent, data=data, steps=20)
-    assert "Adaptive learns from data alone: nothing guards it against actions that the data never" in caplog.text
+    name = type(agent).__name__
+    assert f"{name} learns from data alone: nothing guards it against actions that the data never" in caplog.text
     assert again.policy()(np.int32(0))[0] in (0, 1)
     assert isinstance(again.agents[0].training, rp.Training)
 

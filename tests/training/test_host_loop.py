@@ -16,6 +16,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import riskpath as rp
+from riskpath.agents.agent import ActorOutput
+from riskpath.agents.learning import descend, new_state
 from riskpath.envs.finite import as_arrays
 from riskpath.envs.gymnasium_vector import gymnasium_source
 from riskpath.envs.vector import HostEnvironment, VectorEnvironment, VectorStep
@@ -25,7 +27,9 @@ from riskpath.training import fused_loop as loop
 from riskpath.training import host_loop as host
 from riskpath.training.inputs import as_environment
 from riskpath.training.lanes import Lanes, start
+from tests.conftest import compiled_as_users
 from tests.envs.problems import EchoEnv
+from tests.training.fakes import Counting
 from tests.training.sizes import TINY_ADAPTIVE, TINY_IQN
 
 SMALL: dict[str, Any] = {
@@ -42,7 +46,8 @@ NUMBERED = {"network": NET, "training": rp.Training(**SMALL)}
 SOFT = {"network": NET, "training": rp.Training(**SMALL, target_update_rate=0.3)}
 VECTORS = {"network": NET, "training": rp.Training(**SMALL)}
 AGENT = rp.IQN(rp.CVaR(0.5), **NUMBERED)
-"""Wherever the agent does not matter: environments of one size then share a program."""
+LIGHT = Counting(training=NUMBERED["training"])
+"""Wherever the agent does not matter: its programs are compiled quickly, and environments of one size share them."""
 WARMED = {**TINY_IQN, "training": dataclasses.replace(TINY_IQN["training"], learning_starts=40)}
 CAR = rp.RiskyMountainCar(0.5, 30)
 
@@ -128,13 +133,45 @@ ADAPTIVE = rp.Adaptive(rp.CVaR(0.5), network=NET, training=rp.Training(**SMALL, 
 """Has contexts and the record of episodes, too; without a history it looks several steps ahead."""
 
 
+class Layers(Counting):
+    """Learns two layers from the numbers of states: rounded sums as in an agent of the library, in a small program."""
+
+    def init(self, spec, *, key):
+        first, second = jax.random.normal(key, (2, spec.num_states, 16)) / 4.0
+        return new_state(self, (first, second[: spec.num_actions].T))
+
+    def act(self, state, memory, time_step, *, key, mode):
+        key, dice = jax.random.split(key)
+        choice = super().act(state, memory, time_step, key=key, mode=mode)
+        values = jnp.where(time_step.action_mask, self.predict(state.params, time_step.observation), -jnp.inf)
+        explores = mode.warms_up | (jax.random.uniform(dice) < 1.0 - 0.5 * mode.done)
+        best = jnp.argmax(values).astype(jnp.int32)
+        return ActorOutput(jnp.where(jnp.asarray(mode.explores) & explores, choice.action, best))
+
+    def update(self, state, batch, clock, *, key):
+        ahead = jnp.max(self.predict(state.target_params, batch.next_observation), axis=1)
+        target = batch.reward / 100.0 + jnp.where(batch.terminated, 0.0, 0.9 * ahead)
+
+        def loss(params):
+            values = jnp.take_along_axis(self.predict(params, batch.observation), batch.action[:, None], axis=1)
+            return jnp.mean((values[:, 0] - target) ** 2)
+
+        return descend(self, state, loss, clock)
+
+    @staticmethod
+    def predict(params, observation):
+        return jnp.tanh(params[0][observation]) @ params[1]
+
+
 def check_both_loops(agent: rp.Agent, env: Any, envs: int) -> None:
     """Train in both loops and compare every number."""
     world = as_environment(env)
     row = Compiled(world, 2 * envs)
-    *_, (fused, _) = loop.advance(start([agent], [world], 2, envs, 0), world.spec, 120, 2)
-    begun = host.start([agent], HostEnvironment(world.spec), row, 2, envs, 0)
-    *_, (hosted, _) = host.advance(begun, row, world.spec, 120, 2)
+    fused = start([agent], [world], 2, envs, 0)
+    hosted = start([agent], [HostEnvironment(world.spec)], 2, envs, 0, vector=row)
+    with compiled_as_users():
+        *_, (fused, _) = loop.advance(fused, world.spec, 120, 40)
+        *_, (hosted, _) = host.advance(hosted, row, world.spec, 120, 40)
     assert int(hosted.steps) == int(fused.steps) >= 120
     for a, b in zip(leaves(fused), leaves(hosted), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -143,11 +180,12 @@ def check_both_loops(agent: rp.Agent, env: Any, envs: int) -> None:
 @pytest.mark.parametrize(
     ("agent", "env", "envs"),
     [
-        (rp.IQN(rp.CVaR(0.5), **WARMED), "RiskyGrid", 1),
+        (Layers(training=rp.Training(**SMALL, target_update_rate=0.3)), "RiskyGrid", 2),
         # A Gymnasium environment with vectors of actions is trained below.
         *(
             pytest.param(agent, env, envs, marks=pytest.mark.long)
             for agent, env, envs in (
+                (rp.IQN(rp.CVaR(0.5), **WARMED), "RiskyGrid", 1),
                 (HISTORY, "RiskyGrid", 2),
                 (rp.IQTD3(rp.CVaR(0.5), **VECTORS), CAR, 4),
                 (rp.Adaptive(rp.CVaR(0.5), **TINY_ADAPTIVE), "RiskyGrid", 1),
@@ -155,23 +193,25 @@ def check_both_loops(agent: rp.Agent, env: Any, envs: int) -> None:
             )
         ),
     ],
-    ids=["IQN", "TQL", "IQTD3", "Adaptive", "Adaptive with a history"],
+    ids=["two layers", "IQN", "TQL", "IQTD3", "Adaptive", "Adaptive with a history"],
 )
-def test_both_loops_give_the_same_bits(agent, env, envs, unchecked, as_users):
+def test_both_loops_give_the_same_bits(agent, env, envs, unchecked):
     check_both_loops(agent, env, envs)
 
 
 @pytest.mark.parametrize(
     ("agent", "env", "seeds"),
     [
+        (LIGHT, lambda: Echo(spaces.Discrete(4, start=1), spaces.Discrete(3, start=5)), 2),
+        (LIGHT, lambda: Echo(spaces.Dict({"x": spaces.Box(0.0, 1.0, (3,), np.float32)}), masked=True), 1),
+        (AGENT, lambda: Echo(masked=True), 2),
+        (LIGHT, lambda: Echo(action_space=spaces.Box(-3.0, 1.0, (2,), np.float32)), 2),
         pytest.param(
-            *(AGENT, lambda: Echo(spaces.Discrete(4, start=1), spaces.Discrete(3, start=5)), 2), marks=pytest.mark.long
+            *(rp.IQTD3(rp.CVaR(0.5), **VECTORS), lambda: Echo(action_space=spaces.Box(-3.0, 1.0, (2,), np.float32)), 2),
+            marks=pytest.mark.long,
         ),
-        (AGENT, lambda: Echo(spaces.Dict({"x": spaces.Box(0.0, 1.0, (3,), np.float32)}), masked=True), 1),
-        (AGENT, lambda: Echo(masked=True), 1),  # a program of both, and of most of the tests below
-        (rp.IQTD3(rp.CVaR(0.5), **VECTORS), lambda: Echo(action_space=spaces.Box(-3.0, 1.0, (2,), np.float32)), 2),
     ],
-    ids=["numbers", "dict", "masked", "vectors"],
+    ids=["numbers", "dict", "masked", "vectors", "IQTD3"],
 )
 def test_a_gymnasium_environment_is_trained_evaluated_kept_and_resumed(agent, env, seeds, tmp_path, unchecked):
     run = rp.train(agent, env, steps=80, seeds=seeds, checkpoint=tmp_path / "run")
@@ -190,11 +230,11 @@ def test_a_gymnasium_environment_is_trained_evaluated_kept_and_resumed(agent, en
 
 
 def test_ids_objects_vectors_and_workers(unchecked):
-    by_id = rp.train(AGENT, "CartPole-v1", steps=60, seed=3)
-    by_object = rp.train(AGENT, gymnasium.make("CartPole-v1"), steps=60, seed=3)
+    by_id = rp.train(LIGHT, "CartPole-v1", steps=60, seed=3)
+    by_object = rp.train(LIGHT, gymnasium.make("CartPole-v1"), steps=60, seed=3)
     row = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")], autoreset_mode=AutoresetMode.SAME_STEP)
-    by_row = rp.train(AGENT, row, steps=60, seed=3)
-    by_workers = rp.train(AGENT, "CartPole-v1", steps=60, seed=3, workers=True)
+    by_row = rp.train(LIGHT, row, steps=60, seed=3)
+    by_workers = rp.train(LIGHT, "CartPole-v1", steps=60, seed=3, workers=True)
     assert by_workers.vector is not None
     by_workers.vector.close()
     for other in (by_object, by_row, by_workers):
@@ -204,14 +244,14 @@ def test_ids_objects_vectors_and_workers(unchecked):
 
 
 def test_a_run_on_an_id_is_loaded_without_being_told(tmp_path, unchecked):
-    run = rp.train(AGENT, "CartPole-v1", steps=60)
+    run = rp.train(LIGHT, "CartPole-v1", steps=60)
     run.save(tmp_path / "run")
     again = rp.load(tmp_path / "run")
     assert (again.evaluate(3, seed=1).returns == run.evaluate(3, seed=1).returns).all()
 
 
 def test_ctrl_c_returns_what_was_trained(unchecked):
-    run = rp.train(AGENT, lambda: Echo(), steps=60)  # compiled by now
+    run = rp.train(LIGHT, lambda: Echo(), steps=60)  # compiled by now
     threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     rp.train(run, steps=10_000_000)
     assert 60 < run.steps < 10_000_000
@@ -252,7 +292,7 @@ def test_a_policy_is_shown_what_it_was_trained_on(state, message, unchecked):
         (rp.IQN(), "Nothing-v0", "unknown environment 'Nothing-v0'"),
         (rp.IQN(), lambda: 3, "must return a gymnasium.Env, got a int"),
         (rp.IQN(), lambda: 1 / 0, "cannot make the environment: ZeroDivisionError"),
-        (AGENT, lambda: Echo(fails_at=2), "failed in step: ValueError: the motor is broken"),
+        (LIGHT, lambda: Echo(fails_at=2), "failed in step: ValueError: the motor is broken"),
         (
             rp.TQL(),
             lambda: Echo(),
@@ -284,7 +324,7 @@ def test_an_object_that_cannot_be_made_again_serves_one_lane_and_stays_open(unch
     env, closed = Echo(), []
     env.close = lambda: closed.append(True)
     told: list[Any] = []
-    run = rp.train(AGENT, env, steps=80, callbacks=[lambda run, numbers: told.append(numbers.get("estimate"))])
+    run = rp.train(LIGHT, env, steps=80, callbacks=[lambda run, numbers: told.append(numbers.get("estimate"))])
     assert run.steps == 80
     assert np.isfinite(told[-1]).all()
     assert run.estimates() == pytest.approx(told[-1].reshape(1, 1))
@@ -292,9 +332,9 @@ def test_an_object_that_cannot_be_made_again_serves_one_lane_and_stays_open(unch
         run.evaluate(2)
     assert run.evaluate(2, env=Echo).returns.tolist() == [[[5.0, 5.0]]]
     with pytest.raises(rp.RiskpathError, match="evaluation needs environments of its own"):
-        rp.train(AGENT, env, steps=50, evaluate_every=10)
+        rp.train(LIGHT, env, steps=50, evaluate_every=10)
     with pytest.raises(rp.RiskpathError, match="give a function that makes one"):
-        rp.train(AGENT, Echo(), steps=50, seeds=2)
+        rp.train(LIGHT, Echo(), steps=50, seeds=2)
     assert rp.train(run, steps=20).steps == 100
     assert not closed
     assert env.reset(seed=0)[0].shape == (3,)
@@ -325,7 +365,7 @@ class Failing(Echo):
 @pytest.mark.parametrize("env", [Failing(), Failing], ids=["object", "function"])
 def test_an_error_in_the_middle_of_training_leaves_what_was_learned(env, tmp_path, unchecked):
     with pytest.raises(rp.TrainingStopped, match="failed in step: ValueError: the motor is broken") as stop:
-        rp.train(AGENT, env, steps=100, checkpoint=tmp_path / "run")
+        rp.train(LIGHT, env, steps=100, checkpoint=tmp_path / "run")
     run = stop.value.run
     assert run.steps == 60  # 40 of warm-up, then chunks of 10
     assert rp.load(tmp_path / "run", env=Failing).steps == 60
@@ -340,7 +380,7 @@ def test_a_save_that_fails_leaves_what_was_learned(tmp_path, monkeypatch, unchec
 
     monkeypatch.setattr(checkpoint, "write_checkpoint", full)
     with pytest.raises(rp.TrainingStopped, match="no space left") as stop:
-        rp.train(AGENT, Echo, steps=60, checkpoint=tmp_path / "run")
+        rp.train(LIGHT, Echo, steps=60, checkpoint=tmp_path / "run")
     assert stop.value.run.steps == 60
 
 
@@ -352,13 +392,13 @@ def test_whatever_a_callback_raises_ctrl_c_is_heard_as_before(unchecked):
         raise ZeroDivisionError
 
     with pytest.raises(rp.TrainingStopped, match="a callback failed: ZeroDivisionError") as raised:
-        rp.train(AGENT, Echo, steps=60, callbacks=[broken])
+        rp.train(LIGHT, Echo, steps=60, callbacks=[broken])
     assert signal.getsignal(signal.SIGINT) is before
     assert raised.value.run.steps == 40  # its traceback keeps the loop alive until here
 
 
 def test_an_episode_is_finished_unless_it_was_cut_off_by_the_limit_asked_for(unchecked):
-    run = rp.train(AGENT, Echo, steps=50)
+    run = rp.train(LIGHT, Echo, steps=50)
     own = lambda length, limit: lambda: gymnasium.wrappers.TimeLimit(Echo(length=length), limit)  # noqa: E731
     for env, limit, length, finished in (
         (Echo, None, 5, 1.0),
@@ -375,13 +415,13 @@ def test_an_episode_is_finished_unless_it_was_cut_off_by_the_limit_asked_for(unc
 
 def test_a_run_is_evaluated_inside_and_outside_of_the_program_alike(unchecked, untrained):
     # Other tests learn in the fused loop.
-    grid = rp.train(AGENT, "RiskyGrid", steps=60, seeds=2)
+    grid = rp.train(LIGHT, "RiskyGrid", steps=60, seeds=2)
     outside = grid.evaluate(20, env="riskpath/RiskyGrid-v0")
     assert outside.finished == 1.0
     for seed in range(2):
         possible = grid.law(seed).atoms
         assert np.abs(outside.returns[0, seed, :, None] - possible).min(axis=-1).max() < 1e-3
-    hosted = rp.train(AGENT, "riskpath/RiskyGrid-v0", steps=60, seeds=2)
+    hosted = rp.train(LIGHT, "riskpath/RiskyGrid-v0", steps=60, seeds=2)
     assert hosted.evaluate(5, env="RiskyGrid").returns.shape == (1, 2, 5)
     with pytest.raises(rp.RiskpathError, match="another number of states than the one trained on: 3, not"):
         grid.evaluate(5, env="ThreeState")

@@ -1,8 +1,10 @@
 """After training: members, other measures and the frontier of one run."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,16 +15,23 @@ from riskpath.agents.adaptive.elimination import HELD_OUT, blocks_of_selection, 
 from riskpath.report import served_levels
 from riskpath.report.gather_record import gather
 from riskpath.training.selection import episodes_of, select_members
+from tests.training.fakes import fake_run
 from tests.training.sizes import TINY_ADAPTIVE
 
 EPISODES = 100
 """Of every roll-out here, so that they share programs; for the same reason there are two or four lanes."""
 TINY = {**TINY_ADAPTIVE, "selection_episodes": EPISODES}
+pytestmark = pytest.mark.usefixtures("unchecked_module")
 
 
 @pytest.fixture(scope="module")
 def run() -> rp.Run:
     return rp.train(rp.Adaptive("cvar:0.25", **TINY), "RiskyGrid", steps=100, seeds=2)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Tell whether two trees have the same numbers."""
+    return all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
 
 
 def weights(run: rp.Run) -> np.ndarray:
@@ -39,7 +48,7 @@ def test_a_selection_shows_its_progress(run):
     shown = []
     lanes = select_members(run, lambda *counts: shown.append(counts))
     assert shown == [(block, 37) for block in range(1, 38)]
-    assert eqx.tree_equal(lanes.agent_state.params.plan.weights, run.lanes.agent_state.params.plan.weights)
+    assert same(lanes.agent_state.params.plan.weights, run.lanes.agent_state.params.plan.weights)
 
 
 @pytest.mark.parametrize(
@@ -113,37 +122,33 @@ def test_copies_of_one_policy_do_not_crowd_a_better_one_out():
 )
 def test_the_number_of_held_out_episodes_follows_from_the_training(steps, wanted, on_host, expected):
     spec = SimpleNamespace(max_episode_steps=9)
-    assert episodes_of(SimpleNamespace(steps=steps, spec=spec, sources=[0] * on_host), 9, wanted) == expected
+    assert episodes_of(fake_run(steps=steps, spec=spec, sources=[0] * on_host), 9, wanted) == expected
 
 
 def test_a_saved_run_goes_on_as_if_no_member_had_been_chosen(run, tmp_path):
     agent = rp.Adaptive("cvar:0.25", **TINY)
     short = rp.train(agent, "RiskyGrid", steps=60, seeds=2)
-    others = jnp.tile(jnp.eye(13)[3], (2, 1))  # whatever was chosen
+    others = jnp.asarray(np.tile(np.eye(13, dtype=np.float32)[3], (2, 1)))  # whatever was chosen
     short.lanes = eqx.tree_at(lambda lanes: lanes.agent_state.params.plan.weights, short.lanes, others)
     short.save(tmp_path / "run")
     longer = rp.train(rp.load(tmp_path / "run"), steps=40)
-    assert eqx.tree_equal(longer.lanes.store, run.lanes.store)
-    assert eqx.tree_equal(longer.lanes.agent_state.params, run.lanes.agent_state.params)
+    assert same(longer.lanes.store, run.lanes.store)
+    assert same(longer.lanes.agent_state.params, run.lanes.agent_state.params)
 
 
 def test_the_law_of_a_mixture_is_the_mixture_of_laws(run):
     # Two first goals, so far apart that they lead to different actions or to none.
-    mixed = eqx.tree_at(
-        lambda lanes: (lanes.agent_state.params.plan.weights, lanes.agent_state.params.plan.first),
-        run.lanes,
-        (
-            jnp.tile(jnp.zeros(13).at[jnp.array([0, 2])].set(jnp.array([0.25, 0.75])), (2, 1)),
-            jnp.tile(jnp.zeros(13).at[jnp.array([0, 2])].set(jnp.array([-300.0, 300.0])), (2, 1)),
-        ),
-    )
+    shares, first = np.zeros((2, 2, 13), np.float32)
+    shares[:, [0, 2]], first[:, [0, 2]] = (0.25, 0.75), (-300.0, 300.0)
+    places = lambda lanes: (lanes.agent_state.params.plan.weights, lanes.agent_state.params.plan.first)  # noqa: E731
+    mixed = eqx.tree_at(places, run.lanes, (jnp.asarray(shares), jnp.asarray(first)))
     other = rp.Run(run.agents, run.environments, 2, mixed)
     members = other.policy().members()
     assert [weight for weight, _ in members] == pytest.approx([0.25, 0.75])
     laws = [rp.RiskyGrid().mdp().evaluate(policy) for _, policy in members]
     law = other.law()
     assert law.isclose(rp.Law.mix(laws, [0.25, 0.75]))
-    returns = other.evaluate(2_000).returns[0, 0]
+    returns = np.concatenate([other.evaluate(EPISODES, seed).returns[0, 0] for seed in range(20)])
     assert returns.mean() == pytest.approx(law.mean, abs=5 * law.std / 2_000**0.5 + 1e-3)
 
 
@@ -156,29 +161,29 @@ def test_one_training_serves_every_level(run):
     for seed in range(2):
         alone = run.policy(seed, risk="cvar:0.1")
         assert rp.RiskyGrid().mdp().evaluate(alone).isclose(other.law(seed, 0))
-    assert eqx.tree_equal(before, eqx.filter(run.lanes.agent_state.params.critic, eqx.is_array))
+    assert same(before, eqx.filter(run.lanes.agent_state.params.critic, eqx.is_array))
     assert run.evaluate(EPISODES, risk="cvar:0.9").risks == [rp.CVaR(0.9)]
 
 
 def test_the_frontier_has_a_row_for_each_level_beside_the_exact_one(run):
-    found = run.frontier([0.5, 0.1, 1.0], episodes=EPISODES)
+    found = run.frontier([1.0, 0.1], episodes=EPISODES)
     rows = found.rows()
-    assert [row["level"] for row in rows] == [0.1, 0.5, 1.0]
-    assert [row["best cvar"] for row in rows] == pytest.approx([79.875, 156.125, 213.0])
-    assert rows[2]["cvar"] == pytest.approx(rows[2]["mean"])
-    assert found.values.shape == found.means.shape == (3, 2)
+    assert [row["level"] for row in rows] == [0.1, 1.0]
+    assert [row["best cvar"] for row in rows] == pytest.approx([79.875, 213.0])
+    assert rows[1]["cvar"] == pytest.approx(rows[1]["mean"])
+    assert found.values.shape == found.means.shape == (2, 2)
 
 
 def test_a_report_shows_the_frontier_of_an_agent_that_serves_several_levels(run, monkeypatch):
     # Here, because the test before has the programs.
-    monkeypatch.setattr(served_levels, "LEVELS", (0.1, 0.5, 1.0))
+    monkeypatch.setattr(served_levels, "LEVELS", (0.1, 1.0))
     monkeypatch.setattr(served_levels, "EPISODES", EPISODES)
     record = gather(run)
     assert (record.title, record.finished, record.steps) == ("Adaptive on RiskyGrid", True, run.steps)
     assert record.frontier is not None
-    assert record.frontier.best_values == pytest.approx([79.875, 156.125, 213.0])
-    assert np.shape(record.frontier.values) == np.shape(record.frontier.means) == (3, 2)
-    assert record.frontier.values[2] == pytest.approx(record.frontier.means[2])  # level 1 is the mean
+    assert record.frontier.best_values == pytest.approx([79.875, 213.0])
+    assert np.shape(record.frontier.values) == np.shape(record.frontier.means) == (2, 2)
+    assert record.frontier.values[1] == pytest.approx(record.frontier.means[1])  # level 1 is the mean
     (setting,) = record.settings
     assert setting.values == pytest.approx(run.values()[0])
     assert setting.quantiles is not None

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.agents.agent import ActorOutput
-from riskpath.agents.learning import new_state
-from riskpath.training import fused_loop as loop
 from riskpath.training.inputs import as_environment
+from tests.training.fakes import Counting
 from tests.training.sizes import TINY_IQN
 
 TINY, FAST, CALM = (TINY_IQN[part] for part in ("network", "training", "exploration"))
@@ -108,49 +106,40 @@ def test_settings_and_problems_are_trained_by_one_program(monkeypatch, unchecked
     assert not same(parameters(second, 0), parameters(second, 1))
 
 
-class Counting(rp.MemorylessAgent):
-    """Counts how often it learns, and knows nothing else: its programs are compiled quickly."""
-
-    def init(self, spec, *, key):
-        return new_state(self, jnp.zeros(()))
-
-    def act(self, state, memory, time_step, *, key, mode):
-        return ActorOutput(jnp.argmax(time_step.action_mask).astype(jnp.int32))
-
-    def update(self, state, batch, clock, *, key):
-        return eqx.tree_at(lambda s: s.params, state, state.params + 1), {"loss": jnp.mean(batch.reward)}
-
-    def quantiles(self, state, memory, time_step, taus):
-        return jnp.zeros((taus.size, time_step.action_mask.size))
-
-
+# Updates of an iteration: one for `train_freq` steps. They divide the interval, are a multiple of it, or neither.
 @pytest.mark.parametrize(
-    ("num_envs", "train_freq", "learning_starts"),
+    ("num_envs", "train_freq", "learning_starts", "interval"),
     [
-        pytest.param(1, 1, 40, marks=pytest.mark.long),  # as everywhere else
-        (1, 4, 0),
-        pytest.param(4, 1, 0, marks=pytest.mark.long),
-        (4, 2, 40),
+        (1, 4, 0, 5),
+        (12, 2, 0, 3),
+        (8, 2, 40, 6),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (
+                (1, 1, 40, 20),
+                (4, 1, 0, 20),
+                (4, 2, 40, 20),
+                (2, 1, 0, 6),
+                (6, 1, 0, 3),
+                (6, 1, 0, 4),
+                (1, 1, 0, 5),
+            )
+        ),
     ],
 )
-def test_the_update_ratio_is_kept(num_envs, train_freq, learning_starts, unchecked):
-    agent = Counting(training=dataclasses.replace(FAST, learning_starts=learning_starts, train_freq=train_freq))
-    run = rp.train(agent, "RiskyGrid", steps=200, num_envs=num_envs)
-    assert run.lanes.agent_state.params.tolist() == [int(run.lanes.clock.updates)]
-    assert int(run.lanes.clock.updates) * train_freq == run.steps - learning_starts
-
-
-# Updates of an iteration: one for each environment. They divide the interval, are a multiple of it, or neither.
-@pytest.mark.parametrize(("num_envs", "interval"), [(2, 6), (6, 3), (6, 4), pytest.param(1, 5, marks=pytest.mark.long)])
 @pytest.mark.parametrize("on_host", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_target_networks_move_after_every_interval_exactly(num_envs, interval, on_host, unchecked):
-    training = dataclasses.replace(FAST, target_update_interval=interval, target_update_rate=0.5)
-    agent = Counting(training=training)
-    run = rp.train(agent, "CartPole-v1" if on_host else "RiskyGrid", steps=60, num_envs=num_envs)
+def test_updates_are_as_many_as_planned_and_target_networks_move_after_every_interval(
+    num_envs, train_freq, learning_starts, interval, on_host, unchecked
+):
+    sizes = {"learning_starts": learning_starts, "train_freq": train_freq, "target_update_interval": interval}
+    agent = Counting(training=dataclasses.replace(FAST, **sizes, target_update_rate=0.5))
+    run = rp.train(agent, "CartPole-v1" if on_host else "RiskyGrid", steps=240, num_envs=num_envs)
     updates, expected = int(run.lanes.clock.updates), 0.0
+    assert run.lanes.agent_state.params.tolist() == [updates]
+    assert updates * train_freq == run.steps - learning_starts
+    assert run.steps >= 240
     for done in range(interval, updates + 1, interval):
         expected += 0.5 * (done - expected)
-    assert updates == run.steps >= 60
     assert float(run.lanes.agent_state.target_params[0]) == pytest.approx(expected)
 
 
@@ -228,7 +217,7 @@ def test_the_lanes_of_a_program_do_not_see_each_other(unchecked):
     pair = rp.train([tiny("IQN", 0.1), tiny("IQN", 0.9)], "RiskyGrid", steps=120)
     other = rp.train([tiny("IQN", 0.1), tiny("IQN", 0.5)], "RiskyGrid", steps=120)
     assert same(parameters(pair, 0), parameters(other, 0))
-    assert loop.steps_per_round(pair.agents[0], pair.lanes.experience, 1) == 20
+    assert pair.lanes.round.steps == 20
 
 
 @pytest.mark.parametrize(

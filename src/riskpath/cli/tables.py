@@ -16,9 +16,9 @@ from riskpath.mdp.policy_evaluation import describe_policy
 from riskpath.mdp.solution import LINES, Solution
 from riskpath.mdp.solve import PolicyClass, solve
 from riskpath.risk.measures import RiskMeasure
-from riskpath.training.host_evaluation import episodes_for
 from riskpath.training.measured import SITUATIONS
 from riskpath.training.run import Run
+from riskpath.training.sampling import episodes_for
 
 CLASSES: dict[PolicyClass, str] = {
     "markov": "greedy in the risk of the return to go, step by step (IQN)",

@@ -3,9 +3,10 @@
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from riskpath.errors import RiskpathError
-from riskpath.evaluation.policy_tracing import TracedPolicy, header, plain_name
+from riskpath.evaluation.policy_tracing import TracedPolicy, describe, plain_name
 from riskpath.mdp.grid.market_policy import MarketPolicy
 from riskpath.mdp.grid.solution import GridSolution
 from riskpath.memory import in_units
@@ -32,24 +33,16 @@ def trace_grid(solution: GridSolution) -> TracedPolicy:
         action = decide(jnp.minimum(time, problem.steps - 1), tuple(obs[i] for i in range(count)), total)
         return jnp.where((time < problem.steps) & mask[action], action, -1), (time, total)
 
-    description = {
-        **header(),
-        "agent": f"{solution.policies} policy on a grid",
-        "risk": str(solution.risk),
-        "environment": problem.name,
-        "observation": {"shape": [count], "dtype": "float32"},
-        "first_entries": problem.read_state is None,
-        "num_states": None,
-        "first_state": 0,
-        "num_actions": len(problem.actions),
-        "needs_rewards": adaptive,
-        "mixed": False,
-        "memory": [{"shape": [], "dtype": "int32"}, {"shape": [], "dtype": "float32"}],
-        "states": None,
-        "actions": [plain_name(getattr(label, "tolist", lambda label=label: label)()) for label in _labels(problem)],
-    }
+    labels = [problem.label(number) for number in range(len(problem.actions))]
+    description = describe(
+        (np.int32(0), np.float32(0)),
+        agent=f"{solution.policies} policy on a grid",
+        risk=str(solution.risk),
+        environment=problem.name,
+        observation={"shape": [count], "dtype": "float32"},
+        first_entries=problem.read_state is None,
+        num_actions=len(labels),
+        needs_rewards=adaptive,
+        actions=[plain_name(label.tolist() if hasattr(label, "tolist") else label) for label in labels],
+    )
     return TracedPolicy(step, description)
-
-
-def _labels(problem: Any) -> list[Any]:
-    return [problem.label(number) for number in range(len(problem.actions))]

@@ -36,7 +36,7 @@ def rollout_on_host(
     Args:
         agent: The agents, with an axis of lanes.
         state: Their states, likewise.
-        vector: The environments; each lane has the same number of them.
+        vector: The environments, the same number for each lane; they do not draw from keys.
         spec: Their specification.
         episodes: Number of episodes for each lane.
         limit: Steps after which the environments truncate an episode for this evaluation.
@@ -44,19 +44,18 @@ def rollout_on_host(
         progress: Called with the number of episodes that are finished and of all episodes.
     """
     lanes, size = lane_count(state), vector.num_envs
+    accounts = _Accounts(lanes, size, episodes, np.asarray(agent.discount, np.float64))
     key, start_key = jax.random.split(key)
     observation, mask = vector.reset(jax.random.split(start_key, size))
-    fixed, constant = _pack((agent, state))
+    fixed, constant = Layout.packed((agent, state))
     memory = repeat_memory(state.initial_memory, size // lanes)
     previous = jnp.broadcast_to(spec.no_action(), (lanes, size // lanes, *spec.no_action().shape))
-    moving, carried = _pack((memory, previous, key))
-    accounts = _Accounts(lanes, size, episodes, np.asarray(agent.discount, np.float64))
+    moving, carried = Layout.packed((memory, previous, key))
     reward, done = np.zeros(size, np.float32), np.ones(size, bool)
     while accounts.finished < lanes * episodes:
         shown = observation, reward, mask, done, accounts.length.astype(np.int32)
         carried, action = _turn(fixed, moving, constant, carried, shown)
-        keys = _env_keys(moving, carried, size) if vector.draws_from_keys else (None, None)
-        o = vector.step(np.asarray(action), *keys)
+        o = vector.step(np.asarray(action), None, None)
         observation, mask, done = o.observation, o.action_mask, o.terminated | o.truncated
         reward = np.where(done, np.float32(0), o.reward)
         accounts.add(o.reward, done, o.truncated, limit)
@@ -94,18 +93,13 @@ class _Accounts:
         self._total[done], self._discounted[done], self._weight[done], self.length[done] = 0.0, 0.0, 1.0, 0
 
 
-def _pack(tree: Any) -> tuple[Layout, list[Array]]:
-    layout = Layout.of(tree)
-    return layout, layout.pack(tree)
-
-
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _turn(
     fixed: Layout, moving: Layout, constant: list[Array], carried: list[Array], shown: Any
 ) -> tuple[list[Array], Shaped[Array, "K *act"]]:
     """Let every lane act greedily in each of its environments; where an episode is `done`, a new one has begun."""
-    agent, state = fixed.tree(fixed.unpack(constant))
-    memory, previous, key = moving.tree(moving.unpack(carried))
+    agent, state = fixed.unpacked(constant)
+    memory, previous, key = moving.unpacked(carried)
     lanes, width = previous.shape[:2]
     observation, reward, mask, done, time = (x.reshape(lanes, width, *x.shape[1:]) for x in shown)
     anew = jax.vmap(jax.vmap(tree_where))
@@ -118,11 +112,3 @@ def _turn(
     output = eqx.filter_vmap(each)(agent, state, memory, seen, jax.random.split(act_key, (lanes, width)))
     action = output.action.reshape(lanes * width, *output.action.shape[2:])
     return moving.pack((output.memory, output.action, key)), action
-
-
-@functools.partial(jax.jit, static_argnums=(0, 2))
-def _env_keys(moving: Layout, carried: list[Array], size: int) -> tuple[Any, Any]:
-    """Return keys for a step and a reset of every environment, if they draw from keys."""
-    key = jax.random.fold_in(moving.tree(moving.unpack(carried))[2], 1)
-    step_key, reset_key = jax.random.split(key)
-    return jax.random.split(step_key, size), jax.random.split(reset_key, size)

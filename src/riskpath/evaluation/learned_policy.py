@@ -31,7 +31,6 @@ from riskpath.evaluation.policy_inputs import (
     short,
 )
 from riskpath.evaluation.policy_program import (
-    MemoryRow,
     PolicyMemory,
     act_with_memory,
     first_memory,
@@ -83,14 +82,15 @@ class LearnedPolicy:
         if not isinstance(self.environment, FiniteEnvironment):
             return [self(*situation) for situation in situations]
         found: list[tuple[Any, Any]] = []
-        fresh = MemoryRow(jax.device_get(jax.tree.leaves(self._first_memory)))
+        first = jax.device_get(self._first_memory)
+        (fresh,) = split_rows(jax.tree.map(lambda x: np.asarray(x)[None], first), 1)
         observations, available = self.tables
         while rest := situations[len(found) :]:
             size = next((size for size in BATCHES if size <= len(rest)), BATCHES[-1])
             some = list(rest[:size])
             states, rows, rewards = zip(*some, *[some[-1]] * (size - len(some)), strict=True)
             numbers, names = [self._number(state) for state in states], _names(self.environment.problem)[1]
-            memories = stack_rows([row or fresh for row in rows], self._first_memory)
+            memories = stack_rows([fresh if row is None else row for row in rows], first)
             seen = observations[numbers].astype(self._spec.observation_dtype)
             arrays = seen, np.array(rewards, np.float32), available[numbers]
             actions, after = jax.device_get(_act_all(self.agent, self.state, memories, *arrays))

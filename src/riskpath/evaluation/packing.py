@@ -24,8 +24,8 @@ class Place(NamedTuple):
     @staticmethod
     def of(x: Array) -> "Place":
         """Describe an array."""
-        plain = jax.eval_shape(_plain, x) if _is_key(x) else x
-        return Place(plain.shape, plain.dtype, jax.random.key_impl(x) if _is_key(x) else None)
+        plain = jax.eval_shape(_plain, x) if is_key(x) else x
+        return Place(plain.shape, plain.dtype, jax.random.key_impl(x) if is_key(x) else None)
 
     @property
     def size(self) -> int:
@@ -60,6 +60,12 @@ class Layout:
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Layout) and self._known == other._known)
 
+    @staticmethod
+    def packed(tree: Any) -> tuple["Layout", list[Array]]:
+        """Return the layout of a PyTree and its arrays, packed."""
+        layout = Layout.of(tree)
+        return layout, layout.pack(tree)
+
     def pack(self, tree: Any) -> list[Array]:
         """Return the arrays of a PyTree with this layout, packed."""
         plain = [_plain(x) for x in jax.tree.leaves(tree) if eqx.is_array(x)]
@@ -93,11 +99,16 @@ class Layout:
         left = iter(arrays)
         return jax.tree.unflatten(structure, [next(left) if isinstance(x, Place) else x for x in leaves])
 
+    def unpacked(self, arrays: Sequence[Array]) -> Any:
+        """Return the PyTree that was packed."""
+        return self.tree(self.unpack(arrays))
 
-def _is_key(x: Array) -> bool:
-    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+def is_key(x: Any) -> bool:
+    """Tell whether something is an array of random keys."""
+    return hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def _plain(x: Array) -> Array:
     """Return an array of numbers: that of the keys, if they are keys."""
-    return jax.random.key_data(x) if _is_key(x) else x
+    return jax.random.key_data(x) if is_key(x) else x

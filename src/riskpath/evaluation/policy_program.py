@@ -33,32 +33,21 @@ class PolicyMemory(eqx.Module):
         return TimeStep(observation, reward, mask, self.prev_action, self.time)
 
 
-class MemoryRow:
-    """The arrays and numbers of one memory, compared by their bytes: exact evaluation has thousands of them."""
-
-    __slots__ = ("arrays", "key")
-
-    def __init__(self, arrays: Sequence[Any], key: bytes = b""):
-        self.arrays, self.key = arrays, key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, MemoryRow) and self.key == other.key
-
-
-def stack_rows(rows: Sequence[MemoryRow], like: PolicyMemory) -> PolicyMemory:
+def stack_rows(rows: Sequence[bytes], like: PolicyMemory) -> PolicyMemory:
     """Return the memories of all rows, with an axis for them."""
-    columns = zip(*(row.arrays for row in rows), strict=True)
-    return jax.tree.unflatten(jax.tree.structure(like), [np.stack(column) for column in columns])
+    leaves, structure = jax.tree.flatten(like)
+    table = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), -1)
+    parts = np.split(table, np.cumsum([leaf.nbytes for leaf in leaves])[:-1], axis=1)
+    columns = zip(parts, leaves, strict=True)
+    arrays = [np.ascontiguousarray(part).view(leaf.dtype).reshape(-1, *leaf.shape) for part, leaf in columns]
+    return jax.tree.unflatten(structure, arrays)
 
 
-def split_rows(memories: PolicyMemory, count: int) -> list[MemoryRow]:
-    """Return the first memories as rows."""
+def split_rows(memories: PolicyMemory, count: int) -> list[bytes]:
+    """Return the first memories as bytes, which exact evaluation compares: it has thousands of them."""
     arrays = [np.ascontiguousarray(array[:count]) for array in jax.tree.leaves(memories)]
-    keys = np.concatenate([array.reshape(count, -1).view(np.uint8) for array in arrays], axis=1)
-    return [MemoryRow([array[i] for array in arrays], keys[i].tobytes()) for i in range(count)]
+    table = np.concatenate([array.reshape(count, -1).view(np.uint8) for array in arrays], axis=1)
+    return [row.tobytes() for row in table]
 
 
 def first_memory(state: AgentState, spec: EnvSpec) -> PolicyMemory:

@@ -4,7 +4,7 @@ action, memory = step(memory, observation, reward, mask, start, seed)
 """
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,25 +58,23 @@ def trace_learned(policy: Any) -> TracedPolicy:
         return (translation.scale(action) if translation else action), memory
 
     shape, dtype = ((), jnp.int32) if finite else (spec.observation_shape, spec.observation_dtype)
-    leaves = jax.tree.leaves(first_memory(state, spec))
     states, actions = ([plain_name(name) for name in names] for names in policy.names()) if finite else (None, None)
-    description = {
-        **header(),
-        "agent": type(agent).__name__,
-        "risk": str(jax.tree.map(lambda level: float(f"{level:.6g}"), agent.risk)),
-        "environment": env.problem.name if finite and env.problem else type(env).__name__,
-        "observation": {"shape": list(shape), "dtype": np.dtype(dtype).name},
-        "observation_space": translation and _unless_array(translation.observation_space, shape),
-        "action_space": translation and _unless_array(translation.action_space),
-        "num_states": len(available) if available is not None else spec.num_states,
-        "first_state": offset,
-        "num_actions": spec.num_actions,
-        "needs_rewards": needs_rewards(agent, state, spec),
-        "mixed": len(policy.members()) > 1,
-        "memory": [{"shape": list(leaf.shape), "dtype": np.dtype(leaf.dtype).name} for leaf in leaves],
-        "states": states,
-        "actions": actions,
-    }
+    description = describe(
+        jax.tree.leaves(first_memory(state, spec)),
+        agent=type(agent).__name__,
+        risk=str(jax.tree.map(lambda level: float(f"{level:.6g}"), agent.risk)),
+        environment=env.problem.name if finite and env.problem else type(env).__name__,
+        observation={"shape": list(shape), "dtype": np.dtype(dtype).name},
+        observation_space=translation and _unless_array(translation.observation_space, shape),
+        action_space=translation and _unless_array(translation.action_space),
+        num_states=len(available) if available is not None else spec.num_states,
+        first_state=offset,
+        num_actions=spec.num_actions,
+        needs_rewards=needs_rewards(agent, state, spec),
+        mixed=len(policy.members()) > 1,
+        states=states,
+        actions=actions,
+    )
     return TracedPolicy(one, description)
 
 
@@ -86,10 +84,20 @@ def _unless_array(space: Any, shape: tuple[int, ...] | None = None) -> Any:
     return None if about["space"] == "Discrete" or (about["space"] == "Box" and space.shape == shape) else about
 
 
-def header() -> dict[str, Any]:
-    """Return the format and the versions, which every description begins with."""
-    versions = {"riskpath": __version__, "jax": jax.__version__, "python": platform.python_version()}
-    return {"format": FORMAT, "version": VERSION, "versions": versions}
+def describe(memory: Sequence[Any], **about: Any) -> dict[str, Any]:
+    """Return the description of a policy: format, versions, the arrays of its memory, and what is known `about` it."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "versions": {"riskpath": __version__, "jax": jax.__version__, "python": platform.python_version()},
+        "memory": [{"shape": list(leaf.shape), "dtype": np.dtype(leaf.dtype).name} for leaf in memory],
+        "first_state": 0,
+        "num_states": None,
+        "states": None,
+        "actions": None,
+        "mixed": False,
+        **about,
+    }
 
 
 def plain_name(name: Any) -> Any:

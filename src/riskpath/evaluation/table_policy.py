@@ -19,7 +19,7 @@ from riskpath.errors import RiskpathError
 from riskpath.evaluation.grid_program import trace_grid
 from riskpath.evaluation.learned_policy import LearnedPolicy
 from riskpath.evaluation.policy_file import PLATFORMS, write_policy
-from riskpath.evaluation.policy_tracing import TracedPolicy, header, plain_name, trace_learned
+from riskpath.evaluation.policy_tracing import TracedPolicy, describe, plain_name, trace_learned
 from riskpath.mdp.grid.solution import GridSolution
 from riskpath.mdp.policies import Lottery, RandomisedPolicy
 from riskpath.mdp.solution import Solution
@@ -88,21 +88,19 @@ def trace_solution(solution: Solution) -> TracedPolicy:
 
     distinct = {(number, state): node for number, (_, rows) in enumerate(nodes) for state, _, node in rows}
     depends = any(distinct[number, state] != node for number, (_, rows) in enumerate(nodes) for state, _, node in rows)
-    description = {
-        **header(),
-        "agent": f"exact {solution.policies} policy",
-        "risk": str(solution.risk),
-        "environment": mdp.name,
-        "observation": {"shape": [], "dtype": "int32"},
-        "num_states": len(states),
-        "first_state": 0,
-        "num_actions": len(actions),
-        "needs_rewards": depends,
-        "mixed": len(parts) > 1,
-        "memory": [{"shape": [], "dtype": "int32"}],
-        "states": [plain_name(name) for name in states],
-        "actions": [plain_name(name) for name in actions],
-    }
+    description = describe(
+        (np.int32(0),),
+        agent=f"exact {solution.policies} policy",
+        risk=str(solution.risk),
+        environment=mdp.name,
+        observation={"shape": [], "dtype": "int32"},
+        num_states=len(states),
+        num_actions=len(actions),
+        needs_rewards=depends,
+        mixed=len(parts) > 1,
+        states=[plain_name(name) for name in states],
+        actions=[plain_name(name) for name in actions],
+    )
     return TracedPolicy(step, description)
 
 

@@ -16,7 +16,7 @@ from riskpath.agents.abilities import Quantiles
 from riskpath.envs.finite import FiniteEnvironment
 from riskpath.evaluation.bootstrap import exact_interval
 from riskpath.evaluation.evaluation import Evaluation, setting_labels
-from riskpath.evaluation.rollout import initial_quantiles
+from riskpath.evaluation.predictions import initial_quantiles
 from riskpath.hyperparameters import flat_settings
 from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP
@@ -36,8 +36,8 @@ from riskpath.report.run_record import (
 from riskpath.report.served_levels import frontier_of
 from riskpath.report.walks import grid_of
 from riskpath.risk.measures import Mean, RiskMeasure
-from riskpath.training.host_evaluation import episodes_for
 from riskpath.training.run import Run
+from riskpath.training.sampling import episodes_for
 from riskpath.version import __version__
 
 EPISODES = 2_000

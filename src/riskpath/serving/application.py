@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
@@ -111,18 +111,18 @@ class Application:
 
     async def openapi(self, request: Request) -> Response:
         """Return the OpenAPI document."""
-        return _json(self._document())
+        return JSONResponse(self._document())
 
     def _document(self) -> dict[str, Any]:
         return document({name: one.policy.description for name, one in self.policies.items()}, self.longest)
 
     async def health(self, request: Request) -> Response:
         """Answer as long as the process runs."""
-        return _json({"status": "ok"})
+        return JSONResponse({"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
         """Answer with 200 when every policy is compiled, before with 503."""
-        return _json({"ready": self.is_ready}, 200 if self.is_ready else 503)
+        return JSONResponse({"ready": self.is_ready}, 200 if self.is_ready else 503)
 
     async def counters(self, request: Request) -> Response:
         """Return what was counted, in the text format of Prometheus."""
@@ -130,18 +130,18 @@ class Application:
 
     async def list(self, request: Request) -> Response:
         """Return the names of the policies."""
-        return _json({"policies": list(self.policies)})
+        return JSONResponse({"policies": list(self.policies)})
 
     async def describe(self, request: Request) -> Response:
         """Return the description of a policy."""
-        return _json(self._policy(request).policy.description)
+        return JSONResponse(self._policy(request).policy.description)
 
     async def begin(self, request: Request) -> Response:
         """Begin an episode; return its name and the first action."""
         began, policy = time.perf_counter(), self._policy(request)
         session = await policy.begin(policy.read(await self._body(request), first=True))
         policy.metrics.action(time.perf_counter() - began)
-        return _json({"episode": session.key, **_action(session)}, 201)
+        return JSONResponse({"episode": session.key, **_action(session)}, 201)
 
     async def act(self, request: Request) -> Response:
         """Return the next action of an episode."""
@@ -149,7 +149,7 @@ class Application:
         asked = policy.read(await self._body(request), first=False)
         session = await policy.act(request.path_params["episode"], asked)
         policy.metrics.action(time.perf_counter() - began)
-        return _json(_action(session))
+        return JSONResponse(_action(session))
 
     async def end(self, request: Request) -> Response:
         """End an episode."""
@@ -187,12 +187,5 @@ def _action(session: Session) -> dict[str, Any]:
     return {"action": session.action, "step": session.steps - 1}
 
 
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(json.dumps(value, allow_nan=False), status, media_type="application/json")
-
-
 def _error(status: int, line: str) -> Response:
-    response = _json({"error": line}, status)
-    if status == 503:
-        response.headers["retry-after"] = "1"
-    return response
+    return JSONResponse({"error": line}, status, {"retry-after": "1"} if status == 503 else None)

@@ -81,18 +81,15 @@ def _connect(address: str) -> tuple[Any, bool]:
         return ray, False
     require_answer(address)
     on_sigterm = signal.getsignal(signal.SIGTERM)
+    dashboard = False if address == "local" else None
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=_dashboard(address))
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=dashboard)
     except Exception as error:
         raise RiskpathError(f"no Ray cluster answers at {address!r}: {one_line(error)}") from None
     if callable(on_sigterm):  # Ray has replaced it by its own, which ends the process
         with contextlib.suppress(ValueError):  # signals can be handled in the main thread only
             signal.signal(signal.SIGTERM, on_sigterm)
     return ray, True
-
-
-def _dashboard(address: str) -> bool | None:
-    return False if address == "local" else None
 
 
 def require_answer(address: str) -> None:

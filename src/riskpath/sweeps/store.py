@@ -4,7 +4,6 @@ Every file is written completely or not at all. A file has a checksum; a damaged
 folder with other files are refused in one line, and nothing in them is changed.
 """
 
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from riskpath.errors import RiskpathError
 from riskpath.files import write_json
+from riskpath.training.atomic_dir import json_digest
 
 MANIFEST, CELLS, FAILED, TABLE = "sweep.json", "cells", "failed.json", "sweep.csv"
 FORMAT = "riskpath sweep 1"
@@ -76,7 +76,7 @@ class SweepFolder:
         found: dict[Lane, dict[str, Any]] = {}
         for file in sorted((self.path / CELLS).glob("*.json")):
             content = _read(file, "remove it to train its lanes again")
-            if content.get("digest") != _digest(content.get("lanes")):
+            if content.get("digest") != json_digest(content.get("lanes")):
                 raise RiskpathError(f"{file} is damaged: remove it to train its lanes again")
             for lane in content["lanes"]:
                 found.setdefault((lane["combination"], lane["seed"]), lane)
@@ -84,7 +84,7 @@ class SweepFolder:
 
     def add(self, name: str, content: dict[str, Any]) -> None:
         """Store a finished cell."""
-        write_json(self.path / CELLS / f"{name}.json", {**content, "digest": _digest(content["lanes"])})
+        write_json(self.path / CELLS / f"{name}.json", {**content, "digest": json_digest(content["lanes"])})
 
     def failed(self) -> dict[str, str]:
         """Return the cells that failed when the sweep was last run, and why."""
@@ -107,7 +107,3 @@ def _read(file: Path, cure: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise RiskpathError(f"{file} is damaged: {cure}")
     return content
-
-
-def _digest(lanes: Any) -> str:
-    return hashlib.sha256(json.dumps(lanes, sort_keys=True).encode()).hexdigest()

@@ -13,6 +13,7 @@ import jax
 from riskpath.sweeps.axes import Combination
 from riskpath.sweeps.jobs import Report
 from riskpath.sweeps.store import Lane
+from riskpath.training.measured import Measured
 from riskpath.training.run import Run
 from riskpath.training.train import train
 from riskpath.version import __version__
@@ -111,13 +112,14 @@ class SweepCell:
     def _records(self, run: Run, seconds: float) -> list[dict[str, Any]]:
         """Return what is known of every lane; "seconds" are those of the training of the whole cell."""
         episodes = self.training["episodes"] or (EPISODES_ON_HOST if run.sources else EPISODES)
-        judge, estimates = Judge(run, episodes), run.estimates()
+        figures = judged(run.measure(episodes, EVALUATION_SEED, progress=False))
+        estimates = run.estimates()
         return [
             {
                 "combination": one.number,
                 **one.settings,
                 "seed": self.first_seed + seed,
-                **judge(setting, seed),
+                **figures[setting][seed],
                 "estimate": float(estimates[setting, seed]),
                 "steps": run.steps,
                 "seconds": seconds,
@@ -128,18 +130,17 @@ class SweepCell:
         ]
 
 
-class Judge:
-    """Values lanes by their agents' measures: exactly, or from sampled episodes with an interval."""
-
-    def __init__(self, run: Run, episodes: int):
-        self._found = run.measure(episodes, EVALUATION_SEED, progress=False)
-        self._values, self._means = self._found.values(), self._found.means()
-
-    def __call__(self, setting: int, seed: int) -> dict[str, Any]:
-        """Return the value of one lane with the ends of its 95 % interval, and the mean of its return."""
-        value, mean = float(self._values[setting, seed]), float(self._means[setting, seed])
-        ends = {"low": value, "high": value}
-        if self._found.sample is not None:
-            interval = self._found.sample[[setting], [seed]].risk()[0]
-            ends = {"low": interval.low, "high": interval.high}
-        return {"value": value, **ends, "mean": mean, "episodes": self._found.episodes}
+def judged(found: Measured) -> list[list[dict[str, Any]]]:
+    """Return for each setting and seed its value with the ends of its 95 % interval, and the mean of its return."""
+    values, means = found.values().tolist(), found.means().tolist()
+    ends = [[(value, value) for value in row] for row in values]
+    if (sample := found.sample) is not None:
+        intervals = [[sample[[i], [seed]].risk()[0] for seed in range(len(row))] for i, row in enumerate(values)]
+        ends = [[(interval.low, interval.high) for interval in row] for row in intervals]
+    return [
+        [
+            {"value": value, "low": low, "high": high, "mean": mean, "episodes": found.episodes}
+            for value, (low, high), mean in zip(*columns, strict=True)
+        ]
+        for columns in zip(values, ends, means, strict=True)
+    ]

@@ -6,6 +6,7 @@ that can be loaded, whenever the process is killed.
 
 import contextlib
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -82,6 +83,11 @@ def digest(path: Path) -> str:
     """Return the checksum of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def json_digest(value: Any) -> str:
+    """Return the checksum of a value that JSON can hold."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _put(part: Path, place: Path) -> None:

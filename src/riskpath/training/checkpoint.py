@@ -8,7 +8,6 @@ complete checkpoint.
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import platform
 import time
@@ -27,9 +26,20 @@ from riskpath.agents.experience import Logged
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import as_arrays
 from riskpath.errors import RiskpathError
+from riskpath.evaluation.packing import is_key
 from riskpath.files import disk_errors
-from riskpath.training.atomic_dir import CURVE, HEADER, STATE, digest, find_folder, free_folder, replace_folder, synced
-from riskpath.training.codec import UnknownClass, decode, encode
+from riskpath.training.atomic_dir import (
+    CURVE,
+    HEADER,
+    STATE,
+    digest,
+    find_folder,
+    free_folder,
+    json_digest,
+    replace_folder,
+    synced,
+)
+from riskpath.training.codec import UnknownClass, decode, encode, encode_known
 from riskpath.training.inputs import as_environment, gymnasium_sources, padded
 from riskpath.training.lanes import Lanes, is_swept, stack, start
 from riskpath.training.logged import logged_experience
@@ -45,15 +55,18 @@ READERS = {1: "0.1", 2: "0.2", 3: "0.3"}
 def write_checkpoint(run: RunState, path: str | Path, overwrite: bool = True) -> None:
     """Write all of a run to a folder; only an older checkpoint is replaced, and only if `overwrite` is true."""
     place = free_folder(path, overwrite)
-    header, curve = _describe(run), _encode("its curve", run.curve)
+    arrays = eqx.filter(_plain_arrays(run.lanes), eqx.is_array)
+    header, curve = _describe(run), encode_known("its curve", run.curve)
     with disk_errors(f"cannot save to {path}"), replace_folder(place) as part:
         with synced(part / STATE) as file:
-            eqx.tree_serialise_leaves(file, eqx.filter(_plain_arrays(run.lanes), eqx.is_array))
+            eqx.tree_serialise_leaves(file, arrays)
         with synced(part / CURVE) as file:
             file.write(json.dumps(curve, allow_nan=False).encode())
-        sums = {name: digest(part / name) for name in (STATE, CURVE)} | {HEADER: _header_digest(header)}
+        sums = {name: digest(part / name) for name in (STATE, CURVE)} | {HEADER: json_digest(header)}
         with synced(part / HEADER) as file:
-            file.write((_text({**header, "checksums": sums}) + "\n").encode())
+            entries = {**header, "checksums": sums}.items()
+            lines = (f"  {json.dumps(name)}: {json.dumps(value, allow_nan=False)}" for name, value in entries)
+            file.write("{{\n{}\n}}\n".format(",\n".join(lines)).encode())
 
 
 def read_checkpoint(path: str | Path, agent: Agent | Sequence[Agent] | None, env: Any) -> dict[str, Any]:
@@ -180,7 +193,7 @@ def _read_header(folder: Path, path: str | Path) -> tuple[dict[str, Any], Any]:
         raise RiskpathError(f"{path} has format {version!r}, but this riskpath reads format {VERSION}: {other}")
     with _one_line(path, "damaged"):
         sums = header.pop("checksums")
-        own = {name: digest(folder / name) for name in (STATE, CURVE)} | {HEADER: _header_digest(header)}
+        own = {name: digest(folder / name) for name in (STATE, CURVE)} | {HEADER: json_digest(header)}
         for name, value in own.items():
             if sums[name] != value:
                 raise ValueError(f"the checksum of {name} is wrong")
@@ -207,7 +220,7 @@ def _read_lanes(
     numbers = stack(agents, seeds, is_swept), stack(arrays, seeds, eqx.is_array)
     if not bool(eqx.tree_equal((plain.agent, plain.env), _plain_arrays(numbers))):
         raise ValueError("its hyperparameters or parameters differ")
-    return jax.tree.map(lambda x, kind: jax.random.wrap_key_data(x) if _is_key(kind) else x, plain, like)
+    return jax.tree.map(lambda x, kind: jax.random.wrap_key_data(x) if is_key(kind) else x, plain, like)
 
 
 def _read_array(file: Any, like: Any) -> Any:
@@ -227,24 +240,8 @@ def _read_array(file: Any, like: Any) -> Any:
 
 def _plain_arrays(tree: Any) -> Any:
     """Return the tree with random keys as numbers and all arrays as JAX arrays."""
-    plain = lambda x: jax.random.key_data(x) if _is_key(x) else jnp.asarray(x) if isinstance(x, np.ndarray) else x  # noqa: E731
+    plain = lambda x: jax.random.key_data(x) if is_key(x) else jnp.asarray(x) if isinstance(x, np.ndarray) else x  # noqa: E731
     return jax.tree.map(plain, tree)
-
-
-def _is_key(x: Any) -> bool:
-    return hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-
-
-def _encode(what: str, value: Any) -> Any:
-    """Encode a value and check that it can be decoded."""
-    encoded = encode(value)
-    try:
-        decode(encoded)
-    except UnknownClass as unknown:
-        raise RiskpathError(
-            f"cannot save the run: {what} holds a {unknown}; use numbers, text, lists or arrays"
-        ) from None
-    return encoded
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -266,21 +263,3 @@ def _one_line(path: str | Path, why: str, ask: str = "") -> Iterator[None]:
             cause = cause.__cause__
         reason = next(iter(str(cause).splitlines()), type(cause).__name__)
         raise RiskpathError(f"{path} is {why}: {reason}") from error
-
-
-def _text(value: Any, margin: str = "") -> str:
-    """Return readable JSON: short values and lists of plain values stay on one line."""
-    line, inner = json.dumps(value, allow_nan=False), margin + "  "
-    nested = any(isinstance(part, dict | list) for part in (value if isinstance(value, list) else ()))
-    if len(line) + len(margin) <= 100 or not (nested or isinstance(value, dict)):
-        return line
-    if isinstance(value, dict):
-        parts = [f"{json.dumps(key)}: {_text(part, inner)}" for key, part in value.items()]
-    else:
-        parts = [_text(part, inner) for part in value]
-    first, last = "{}" if isinstance(value, dict) else "[]"
-    return f"{first}\n{inner}" + f",\n{inner}".join(parts) + f"\n{margin}{last}"
-
-
-def _header_digest(header: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()

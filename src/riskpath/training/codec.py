@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from riskpath.envs.finite import FiniteEnvironment, finite
+from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP, Outcome
 from riskpath.registry import CLASSES, full_name
 
@@ -48,6 +49,17 @@ def encode(value: Any) -> Any:
     if dataclasses.is_dataclass(value) or name in CLASSES:
         return {"$class": name, **{field: encode(getattr(value, field)) for field in _fields(kind)}}
     return {"$object": f"function {value.__qualname__}" if hasattr(value, "__qualname__") else name}
+
+
+def encode_known(what: str, value: Any) -> Any:
+    """Return a value as JSON; refuse in one line what cannot be decoded."""
+    encoded = encode(value)
+    try:
+        decode(encoded)
+    except UnknownClass as unknown:
+        line = f"cannot save the run: {what} holds a {unknown}; use numbers, text, lists or arrays"
+        raise RiskpathError(line) from None
+    return encoded
 
 
 def decode(value: Any) -> Any:

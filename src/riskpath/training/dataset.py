@@ -152,16 +152,13 @@ class Dataset:
             return dict(zip(("observation_space", "action_space"), listed, strict=True))
         spaces, spec = require_extra("gymnasium", "gymnasium", "a Minari data set").spaces, self.spec
         low, high = (0, 255) if spec.pixels else (-np.inf, np.inf)
-        seen = self.episodes[0].observations.dtype
-        states = spec.num_states is not None
-        return {
-            "observation_space": spaces.Discrete(spec.num_states)
-            if states
-            else spaces.Box(low, high, spec.observation_shape, seen),
-            "action_space": spaces.Discrete(spec.num_actions)
-            if spec.num_actions
-            else spaces.Box(-1.0, 1.0, (spec.action_size,), self.episodes[0].actions.dtype),
-        }
+        seen, taken = self.episodes[0].observations.dtype, self.episodes[0].actions.dtype
+        observations, actions = spaces.Discrete(spec.num_states or 1), spaces.Discrete(spec.num_actions or 1)
+        if spec.num_states is None:
+            observations = spaces.Box(low, high, spec.observation_shape, seen)
+        if not spec.num_actions:
+            actions = spaces.Box(-1.0, 1.0, (spec.action_size,), taken)
+        return {"observation_space": observations, "action_space": actions}
 
 
 def _buffer(number: int, episode: Episode) -> Any:

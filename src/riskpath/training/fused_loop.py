@@ -8,6 +8,7 @@ numbers, evaluates, and can be interrupted.
 import functools
 import math
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -18,12 +19,12 @@ from jaxtyping import Array, Bool, Shaped
 
 from riskpath.agents.abilities import TargetNetworks
 from riskpath.agents.agent import Agent, AgentState, Mode
-from riskpath.agents.experience import Experience
 from riskpath.agents.learning import update_target
 from riskpath.envs.environment import Environment
 from riskpath.envs.vector import VectorStep
 from riskpath.training.devices import lane_mesh, on_devices, spread
 from riskpath.training.lanes import Lanes
+from riskpath.training.rounds import in_chunks
 from riskpath.types import EnvSpec, Key, Keys, TimeStep, Transition, power, tree_where
 
 
@@ -120,23 +121,17 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: VectorStep) -> 
     arguments = (lanes.agent_state, lanes.time_step, choice, outcome, lanes.return_so_far)
     state, transitions, time_step, memory, so_far = eqx.filter_vmap(one)(lanes.agent, *arguments)
     flat = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), transitions)
-    return Lanes(
-        lanes.agent,
-        lanes.env,
-        state,
-        lanes.env_state,
-        time_step,
-        memory,
-        so_far,
-        lanes.experience,
-        lanes.experience.add(lanes.store, flat),
-        lanes.keys,
-        lanes.steps + lanes.num_envs,
-        lanes.clock,
-        lanes.valid & _valid(flat, time_step, spec),
-        lanes.recent.add(
-            outcome.reward, transitions.return_so_far, transitions.time, transitions.terminated | transitions.truncated
-        ),
+    over = transitions.terminated | transitions.truncated
+    return replace(
+        lanes,
+        agent_state=state,
+        time_step=time_step,
+        memory=memory,
+        return_so_far=so_far,
+        store=lanes.experience.add(lanes.store, flat),
+        steps=lanes.steps + lanes.num_envs,
+        valid=lanes.valid & _valid(flat, time_step, spec),
+        recent=lanes.recent.add(outcome.reward, transitions.return_so_far, transitions.time, over),
     )
 
 
@@ -172,9 +167,9 @@ def update(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
 def learn(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
     """Make all updates of one iteration.
 
-    Target networks move after exactly `interval` updates: here, or between iterations (`rounds_of_iterations`).
+    Target networks move after exactly `interval` updates: here, or between iterations (`Round.moves_targets`).
     """
-    times, interval = lanes.experience.updates(lanes.num_envs), target_interval(lanes.agent)
+    times, interval = lanes.round.updates, lanes.round.interval
     part = math.gcd(times, interval)
     if part == times:
         return scan(update, lanes, times)
@@ -184,11 +179,6 @@ def learn(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
         return (update_targets if part == interval else update_targets_if_due)(lanes), metrics
 
     return scan(several, lanes, times // part)
-
-
-def target_interval(agent: Agent) -> int:
-    """Return the number of updates between two target updates; 0 for an agent without target networks."""
-    return agent.target_update[0] if isinstance(agent, TargetNetworks) else 0
 
 
 def update_targets(lanes: Lanes) -> Lanes:
@@ -201,40 +191,12 @@ def update_targets(lanes: Lanes) -> Lanes:
 
 def update_targets_if_due(lanes: Lanes, learned: bool | Bool[Array, ""] = True) -> Lanes:
     """Update the target networks if the number of updates is a multiple of the interval."""
-    if not (interval := target_interval(lanes.agent)):
+    if not (interval := lanes.round.interval):
         return lanes
     old, static = eqx.partition(lanes.agent_state, eqx.is_array)
     move = lambda: eqx.filter(update_targets(lanes).agent_state, eqx.is_array)  # noqa: E731
     new = jax.lax.cond(learned & (lanes.clock.updates % interval == 0), move, lambda: old)
     return eqx.tree_at(lambda s: s.agent_state, lanes, eqx.combine(new, static))
-
-
-def rounds_of_iterations(agent: Agent, experience: Experience, num_envs: int) -> bool:
-    """Tell whether target networks move only after whole iterations; the loop then moves them after every round."""
-    return target_interval(agent) % experience.updates(num_envs) == 0
-
-
-def iterations_per_round(agent: Agent, experience: Experience, num_envs: int) -> int:
-    """Return the number of iterations between two target updates; 1 if these happen within an iteration."""
-    whole = rounds_of_iterations(agent, experience, num_envs)
-    return max(1, target_interval(agent) // experience.updates(num_envs)) if whole else 1
-
-
-def steps_per_round(agent: Agent, experience: Experience, num_envs: int) -> int:
-    """Return the steps of each lane in one round: environment steps, or updates if there are only data."""
-    return iterations_per_round(agent, experience, num_envs) * steps_per_iteration(experience, num_envs)
-
-
-def steps_per_iteration(experience: Experience, num_envs: int) -> int:
-    """Return the steps of each lane in one iteration: environment steps, or updates if there are only data."""
-    return experience.moves(num_envs) * num_envs or experience.updates(num_envs)
-
-
-def planned(lanes: Lanes, steps: int) -> Lanes:
-    """Return lanes whose schedules end after this number of steps."""
-    iterations = -(-(steps - lanes.experience.warm_up) // steps_per_iteration(lanes.experience, lanes.num_envs))
-    updates = max(1, iterations * lanes.experience.updates(lanes.num_envs))
-    return eqx.tree_at(lambda s: s.clock.planned, lanes, jnp.asarray(updates, jnp.int32))
 
 
 def scan(function: Callable[[Any], Any], carry: Any, times: int) -> Any:
@@ -283,17 +245,16 @@ def chunk(lanes: Lanes, spec: EnvSpec, rounds: Any) -> tuple[Lanes, dict[str, Ar
 
     The number is not known at compile time, so one program serves chunks of every length.
     """
-    parts, moves = (lanes.agent, lanes.experience, lanes.num_envs), lanes.experience.moves(lanes.num_envs)
-    length, whole = iterations_per_round(*parts), rounds_of_iterations(*parts)
+    sizes = lanes.round
 
     def iteration(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
-        if moves == 0:
-            return learn(eqx.tree_at(lambda s: s.steps, lanes, lanes.steps + steps_per_iteration(*parts[1:])))
-        return learn(scan(lambda s: (collect(s, spec, warm_up=False), ()), lanes, moves)[0])
+        if sizes.moves == 0:
+            return learn(eqx.tree_at(lambda s: s.steps, lanes, lanes.steps + sizes.steps_of_iteration))
+        return learn(scan(lambda s: (collect(s, spec, warm_up=False), ()), lanes, sizes.moves)[0])
 
     def round_(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
-        lanes, metrics = scan(iteration, lanes, length)
-        return update_targets(lanes) if whole else lanes, metrics
+        lanes, metrics = scan(iteration, lanes, sizes.iterations)
+        return update_targets(lanes) if sizes.moves_targets else lanes, metrics
 
     return repeat(round_, lanes, rounds)
 
@@ -302,39 +263,14 @@ def _explore(lanes: Lanes, spec: EnvSpec, iterations: Any) -> tuple[Lanes, dict[
     return warm_up(lanes, spec, iterations), {}
 
 
-def _train(lanes: Lanes, spec: EnvSpec, rounds: Any) -> tuple[Lanes, dict[str, Array]]:
-    return chunk(lanes, spec, rounds)
-
-
 def advance(
-    lanes: Lanes, spec: EnvSpec, steps: int, rounds: int, devices: int | None = None
-) -> Generator[tuple[Lanes, Any]]:
-    """Train for about `steps` more environment steps per lane, and yield the state after every chunk."""
+    lanes: Lanes, spec: EnvSpec, steps: int, chunk_steps: int, devices: int | None = None
+) -> Generator[tuple[Lanes, dict[str, Any]]]:
+    """Train for about `steps` more steps of each lane, and yield lanes and metrics after every chunk."""
     mesh = lane_mesh(lanes.count, devices)
-    programs: list[Any] = [_explore, _train]
+    programs: list[Any] = [_explore, chunk]
     if mesh is not None:
         lanes = spread(lanes, mesh)
         programs = [functools.partial(on_devices, program, mesh) for program in programs]
     explore, train = (lambda lanes, times, run=run: run(lanes, spec, jnp.asarray(times, jnp.int32)) for run in programs)
-    yield from in_chunks(lanes, steps, rounds, explore, train)
-
-
-def in_chunks(lanes: Lanes, steps: int, rounds: int, explore: Any, train: Any) -> Generator[tuple[Lanes, Any]]:
-    """Explore until learning starts, then train, and yield lanes and metrics after every chunk.
-
-    Args:
-        lanes: The current state of training.
-        steps: The approximate number of further steps.
-        rounds: Rounds of one chunk.
-        explore: A function of lanes and a number of steps of every environment.
-        train: A function of lanes and a number of rounds.
-    """
-    goal, num_envs = int(lanes.steps) + steps, lanes.num_envs
-    warm = min(steps, max(0, lanes.experience.warm_up - int(lanes.steps)))
-    if warm:
-        lanes, _ = explore(lanes, -(-warm // num_envs))
-        yield lanes, {}
-    each = steps_per_round(lanes.agent, lanes.experience, num_envs)
-    while (left := goal - int(lanes.steps)) > 0:
-        lanes, metrics = train(lanes, min(rounds, max(1, -(-left // each))))
-        yield lanes, metrics
+    return in_chunks(lanes, steps, chunk_steps, explore, train)

@@ -8,7 +8,7 @@ import functools
 import itertools
 import signal
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -17,54 +17,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Shaped
+from jaxtyping import Array
 
-from riskpath.agents.agent import Agent
-from riskpath.envs.environment import Environment
 from riskpath.envs.vector import VectorEnvironment, VectorStep
 from riskpath.evaluation.packing import Layout
-from riskpath.evaluation.rollout import repeat_memory
 from riskpath.training import fused_loop as loop
 from riskpath.training.fused_loop import Choice
-from riskpath.training.lanes import Lanes, lane_keys, with_first
-from riskpath.training.lanes import start as start_lanes
+from riskpath.training.lanes import Lanes, by_lane
+from riskpath.training.rounds import in_chunks
 from riskpath.types import EnvSpec, Keys
-
-
-def start(
-    agents: Sequence[Agent],
-    env: Environment,
-    vector: VectorEnvironment,
-    seeds: int,
-    num_envs: int,
-    seed: int,
-    first_seed: int = 0,
-) -> Lanes:
-    """Return lanes as the fused loop does, with the first observations of the environments."""
-    lanes = start_lanes(agents, [env] * len(agents), seeds, num_envs, seed, first_seed)
-    first_keys = lane_keys(len(agents), seeds, seed, first_seed)
-    env_keys = jax.vmap(lambda key: jax.random.split(key, 3)[1])(first_keys)
-    keys = jax.vmap(lambda key: jax.random.split(key, num_envs))(env_keys)
-    observation, mask = (_by_lane(x, lanes.count) for x in vector.reset(keys.reshape(-1)))
-    places = lambda s: (s.time_step.observation, s.time_step.action_mask)  # noqa: E731
-    lanes = eqx.tree_at(places, lanes, (observation, mask))
-    state = with_first(lanes.agent_state, observation, mask, env.spec)
-    return eqx.tree_at(lambda s: s.agent_state, lanes, state)
-
-
-def restart(lanes: Lanes, vector: VectorEnvironment, spec: EnvSpec) -> Lanes:
-    """Return the same agents with the same experience, at the start of new episodes."""
-    keys = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, lanes.steps), lanes.num_envs))(lanes.keys)
-    observation, mask = (_by_lane(x, lanes.count) for x in vector.reset(keys.reshape(-1)))
-    vector.steps = int(lanes.steps)
-    time_step = jax.vmap(jax.vmap(spec.first_time_step))(observation, mask)
-    memory, nothing = (
-        repeat_memory(lanes.agent_state.initial_memory, lanes.num_envs),
-        jnp.zeros_like(lanes.return_so_far),
-    )
-    state = eqx.tree_at(lambda s: s.episodes.recent, lanes.agent_state, nothing)
-    recent = replace(lanes.recent, so_far=nothing)
-    return replace(lanes, agent_state=state, time_step=time_step, memory=memory, return_so_far=nothing, recent=recent)
 
 
 class State(eqx.Module):
@@ -76,11 +37,6 @@ class State(eqx.Module):
     """Their keys after the choice."""
     choice: Choice
     spec: EnvSpec
-
-
-def _by_lane(x: Any, count: int) -> Array:
-    """Reshape [K, …] to [L, K/L, …]."""
-    return jnp.asarray(x).reshape(count, x.shape[0] // count, *x.shape[1:])
 
 
 _choose = eqx.filter_jit(loop.choose)
@@ -98,18 +54,11 @@ def _unpack(layout: Layout, arrays: list[Array]) -> list[Array]:
     return [jnp.array(x, copy=True) for x in layout.unpack(arrays)]
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _keys(layout: Layout, arrays: list[Array]) -> tuple[Keys, Keys]:
-    """Return the keys of the environments, without a copy of anything else."""
-    choice = layout.tree(layout.unpack(arrays)).choice
-    return choice.env_keys, choice.reset_keys
-
-
 # The state is donated: otherwise each call would copy the replay buffer.
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
 def _turn(
-    layout: Layout, arrays: list[Array], outcome: Any, flags: Any
-) -> tuple[list[Array], dict[str, Array], Shaped[Array, "K *act"]]:
+    layout: Layout, draws: bool, arrays: list[Array], outcome: Any, flags: Any
+) -> tuple[list[Array], dict[str, Array], Any]:
     """Record a step, learn, and choose the next actions: one call per step.
 
     The flags tell whether to learn, and whether the next action only explores, so that one program serves every step.
@@ -117,49 +66,50 @@ def _turn(
     differently from the fused program.
     """
     learns, explores = flags
-    state: State = layout.tree(layout.unpack(arrays))
-    outcome = VectorStep(*(_by_lane(x, state.lanes.count) for x in outcome))
+    state: State = layout.unpacked(arrays)
+    outcome = VectorStep(*(by_lane(x, state.lanes.count) for x in outcome))
     lanes = loop.record(replace(state.lanes, keys=state.keys), state.spec, state.choice, outcome)
     lanes, metrics = loop.repeat(loop.learn, lanes, learns.astype(jnp.int32))
-    if loop.rounds_of_iterations(lanes.agent, lanes.experience, lanes.num_envs):
+    if lanes.round.moves_targets:
         lanes = loop.update_targets_if_due(lanes, learns)
     after, choice = loop.choose(lanes, explores)
-    return layout.pack(State(lanes, after.keys, choice, state.spec)), metrics, _flat(choice.action)
+    return layout.pack(State(lanes, after.keys, choice, state.spec)), metrics, _asked(choice, draws)
 
 
-def _flat(action: Shaped[Array, "L E *act"]) -> Shaped[Array, "K *act"]:
-    return action.reshape(-1, *action.shape[2:])
+def _asked(choice: Choice, draws: bool) -> tuple[Any, ...]:
+    """Return what environments are asked for: actions and, if they draw from keys, those of the step and the reset."""
+    flat = choice.action.reshape(-1, *choice.action.shape[2:])
+    return (flat, choice.env_keys, choice.reset_keys) if draws else (flat, None, None)
 
 
 def advance(
-    lanes: Lanes, vector: VectorEnvironment, spec: EnvSpec, steps: int, rounds: int
-) -> Generator[tuple[Lanes, Any]]:
+    lanes: Lanes, vector: VectorEnvironment, spec: EnvSpec, steps: int, chunk_steps: int
+) -> Generator[tuple[Lanes, dict[str, Any]]]:
     """Train as `fused_loop.advance` does, with environments outside of the program.
 
     Ctrl-C takes effect between two iterations: within one the old state is donated and the new one not complete.
     """
-    num_envs, moves = lanes.num_envs, lanes.experience.moves(lanes.num_envs)
-    length = loop.iterations_per_round(lanes.agent, lanes.experience, num_envs)
+    sizes, draws = lanes.round, vector.draws_from_keys
     warms = min(steps, lanes.experience.warm_up - int(lanes.steps)) > 0
     after, choice = _choose(lanes, jnp.asarray(warms))
     state = State(lanes, after.keys, choice, spec)
     layout = Layout.of(state)
-    arrays, action = _pack(layout, _arrays(state)), _flat(choice.action)
+    arrays, asked = _pack(layout, _arrays(state)), _asked(choice, draws)
 
     def turns(total: int, warm_up: bool) -> tuple[Lanes, dict[str, Any]]:
         """Take steps of every environment; return the lanes and the mean of the metrics of learning."""
-        nonlocal arrays, action
+        nonlocal arrays, asked
         if stop.is_set():
             raise KeyboardInterrupt
         metrics = []
         for turn in itertools.count(1):
-            vector.steps += num_envs
-            keys = _keys(layout, arrays) if vector.draws_from_keys else (None, None)
+            vector.steps += sizes.num_envs
+            action, *keys = asked
             outcome = vector.step(np.asarray(action), *keys)
-            learns = not warm_up and turn % moves == 0
+            learns = not warm_up and turn % sizes.moves == 0
             last = turn == total or (stop.is_set() and (learns or warm_up))
             flags = np.array([learns, warm_up and not last])
-            arrays, new, action = _turn(layout, arrays, outcome, flags)
+            arrays, new, asked = _turn(layout, draws, arrays, outcome, flags)
             if learns:
                 metrics.append(new)
             if last:
@@ -170,9 +120,9 @@ def advance(
     with delayed_interrupt() as stop:
         explore, train = (
             lambda lanes, times: turns(times, warm_up=True),
-            lambda lanes, rounds: turns(rounds * length * moves, warm_up=False),
+            lambda lanes, rounds: turns(rounds * sizes.iterations * sizes.moves, warm_up=False),
         )
-        yield from loop.in_chunks(lanes, steps, rounds, explore, train)
+        yield from in_chunks(lanes, steps, chunk_steps, explore, train)
         if stop.is_set():
             raise KeyboardInterrupt
 

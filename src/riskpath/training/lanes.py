@@ -6,6 +6,7 @@ environments of all lanes as its columns.
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -22,9 +23,11 @@ from riskpath.agents.experience import Experience
 from riskpath.agents.replay_buffer import ReplayBuffer
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import as_arrays
+from riskpath.envs.vector import VectorEnvironment
 from riskpath.evaluation.rollout import begin
 from riskpath.training.devices import lane_mesh, placed_rows
 from riskpath.training.recent_episodes import RecentEpisodes, no_recent_episodes
+from riskpath.training.rounds import Round
 from riskpath.types import EnvSpec, Key, Keys, TimeStep, Transition, shapes_of
 
 CHECKS = ("a reward", "an observation", "an action mask")
@@ -72,6 +75,28 @@ class Lanes(eqx.Module):
         """Return the number of environments of a lane."""
         return self.return_so_far.shape[1]
 
+    @property
+    def round(self) -> Round:
+        """Return the sizes of a round."""
+        return Round.of(self.agent, self.experience, self.num_envs)
+
+    def what_is_wrong(self, metrics: dict[str, Any], since: int) -> str | None:
+        """Return in one line what has become invalid since a step; None if everything is valid."""
+        between = f"between steps {since} and {int(self.steps)}"
+        for what, valid in zip(CHECKS, np.asarray(self.valid), strict=True):
+            wrong = "left no action available" if what == "an action mask" else "was not a finite number"
+            if not valid:
+                return f"{what} {wrong} {between}"
+        if not np.isfinite(metrics.get("loss", 0.0)).all():
+            return f"the loss was not a finite number {between}: try a smaller learning_rate"
+        return None
+
+    def planned(self, steps: int) -> "Lanes":
+        """Return these lanes with schedules that end after this number of steps."""
+        iterations = -(-(steps - self.experience.warm_up) // self.round.steps_of_iteration)
+        updates = max(1, iterations * self.round.updates)
+        return eqx.tree_at(lambda s: s.clock.planned, self, jnp.asarray(updates, jnp.int32))
+
 
 def is_swept(leaf: Any) -> bool:
     """Tell whether a hyperparameter is traced, so that it may differ between lanes: floats only."""
@@ -103,16 +128,23 @@ def start(
     first_seed: int = 0,
     devices: int | None = None,
     experience: Experience | None = None,
+    vector: VectorEnvironment | None = None,
 ) -> Lanes:
-    """Return lanes with fresh networks, fresh episodes and empty experience, by default of the agent's own kind."""
+    """Return lanes with fresh networks, fresh episodes and empty experience, by default of the agent's own kind.
+
+    Where the host steps the environments, `vector` has those of all lanes.
+    """
     agent, count = stack(agents, seeds, is_swept), len(agents) * seeds
     env = stack([as_arrays(env) for env in environments], seeds, eqx.is_array)
     spec = environments[0].spec
     keys = lane_keys(len(agents), seeds, seed, first_seed)
-    state, (env_state, time_step, memory), keys = _begin_lanes(agent, env, keys, spec, num_envs)
+    state, (env_state, time_step, memory), keys = _begin_lanes(agent, env, keys, spec, num_envs, vector)
     example = _example_transition(agent, state, time_step, spec)
     experience = agents[0].experience(spec) if experience is None else experience
     rows = None if isinstance(keys, Tracer) else placed_rows(lane_mesh(count, devices))  # at once, because it is large
+    zero, shape = np.zeros((), np.int32), (count, num_envs)
+    fresh = np.zeros(shape, np.float32), zero, (zero, zero), np.ones((len(CHECKS),), bool)
+    return_so_far, steps, updates, valid = jax.device_put(fresh)
     return Lanes(
         agent,
         env,
@@ -120,26 +152,45 @@ def start(
         env_state,
         time_step,
         memory,
-        jax.device_put(np.zeros((count, num_envs), np.float32)),
+        return_so_far,
         experience,
         experience.init(example, count, num_envs, rows),
         keys,
-        jax.device_put(np.zeros((), np.int32)),
-        Clock(*jax.device_put((np.zeros((), np.int32), np.zeros((), np.int32)))),
-        jax.device_put(np.ones((len(CHECKS),), bool)),
+        steps,
+        Clock(*updates),
+        valid,
         no_recent_episodes(count, num_envs),
     )
 
 
-def _begin_lanes(agent: Agent, env: Environment, keys: Keys, spec: EnvSpec, num_envs: int) -> Any:
+def _begin_lanes(
+    agent: Agent, env: Environment, keys: Keys, spec: EnvSpec, num_envs: int, vector: VectorEnvironment | None
+) -> Any:
     """Return fresh agent states, started episodes and the keys for training.
 
     `init` is not compiled as a whole: the random numbers of many layers make one large program, which takes longer.
     """
     init_keys, env_keys, keys = _split_in_three(keys)
     state = _init_lanes(agent, init_keys, spec)
-    begun = _begin_episodes(env, state.initial_memory, env_keys, spec, num_envs)
-    return with_first(state, begun[1].observation, begun[1].action_mask, spec), begun, keys
+    env_state, time_step, memory = _begin_episodes(env, state.initial_memory, env_keys, spec, num_envs)
+    if vector is not None:
+        observation, mask = reset_on_host(vector, env_keys, num_envs)
+        time_step = replace(time_step, observation=observation, action_mask=mask)
+    episodes = _no_episodes(time_step.observation, time_step.action_mask, spec.max_episode_steps)
+    state = eqx.tree_at(lambda s: s.episodes, state, episodes, is_leaf=lambda x: x is None)
+    return state, (env_state, time_step, memory), keys
+
+
+def reset_on_host(vector: VectorEnvironment, keys: Keys, num_envs: int) -> tuple[Array, Array]:
+    """Reset the environments of all lanes; return their first observations and action masks, [L, E, …]."""
+    each = jax.vmap(lambda key: jax.random.split(key, num_envs))(keys)
+    observation, mask = vector.reset(each.reshape(-1))
+    return by_lane(observation, len(keys)), by_lane(mask, len(keys))
+
+
+def by_lane(x: Any, count: int) -> Array:
+    """Reshape [K, …] to [L, K/L, …]."""
+    return jnp.asarray(x).reshape(count, x.shape[0] // count, *x.shape[1:])
 
 
 @jax.jit
@@ -173,12 +224,6 @@ def _begin_episodes(env: Environment, memory: Any, keys: Keys, spec: EnvSpec, nu
         return jax.vmap(lambda key: (*begin(env, spec, key), memory))(jax.random.split(key, num_envs))
 
     return eqx.filter_vmap(one)(env, memory, keys)
-
-
-def with_first(state: AgentState, observation: Array, action_mask: Array, spec: EnvSpec) -> AgentState:
-    """Return fresh states with empty statistics of episodes, from the first observations [L, E, …] of all lanes."""
-    episodes = _no_episodes(observation, action_mask, spec.max_episode_steps)
-    return eqx.tree_at(lambda s: s.episodes, state, episodes, is_leaf=lambda x: x is None)
 
 
 @functools.partial(jax.jit, static_argnums=2)

@@ -18,7 +18,7 @@ from riskpath.agents.replay_buffer import pack_rows
 from riskpath.envs.environment import Environment
 from riskpath.errors import RiskpathError
 from riskpath.training.dataset import Dataset, Episode
-from riskpath.training.lanes import Lanes, start
+from riskpath.training.lanes import Lanes
 from riskpath.types import EnvSpec, Key, Transition
 
 
@@ -80,15 +80,11 @@ def logged_experience(agent: Agent, spec: EnvSpec, rows: int) -> Logged:
     return Logged(rows, replay.samples, replay.window, replay.n_steps)
 
 
-def start_logged(
-    agents: Sequence[Agent], environments: Sequence[Environment], data: Dataset, seeds: int, seed: int, first_seed: int
-) -> Lanes:
+def with_data(lanes: Lanes, agents: Sequence[Agent], spec: EnvSpec, data: Dataset) -> Lanes:
     """Return fresh lanes whose experience is the data, with the statistics of its returns."""
-    agent, spec = agents[0], environments[0].spec
+    agent = agents[0]
     if any(one.discount != agent.discount for one in agents):
         raise RiskpathError("agents that learn from the same data need the same discount; train them one after another")
-    experience = logged_experience(agent, spec, len(data))
-    lanes = start(agents, environments, seeds, 1, seed, first_seed, 1, experience)
     if jax.tree.leaves(lanes.store.example.extras):
         raise RiskpathError(f"{type(agent).__name__} stores numbers of its own with every step, which data do not have")
     steps, masks = _transitions(data, agent)

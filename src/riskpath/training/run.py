@@ -1,7 +1,8 @@
 """What `train` returns: a `Run`, from which policies, distributions and learning curves are read."""
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,10 +16,8 @@ from riskpath.errors import RiskpathError
 from riskpath.evaluation.evaluation import Evaluation, setting_labels
 from riskpath.evaluation.learned_frontier import LearnedFrontier
 from riskpath.evaluation.learned_policy import LearnedPolicy
-from riskpath.evaluation.rollout import Returns, rollout
 from riskpath.mdp.exact.frontier import LEVELS, check_levels, finite_frontier
 from riskpath.mdp.law import Law
-from riskpath.memory import require_memory
 from riskpath.plot.curves import plot_curve
 from riskpath.plot.notebook import html_lines
 from riskpath.risk.compose import parse_risk
@@ -26,21 +25,16 @@ from riskpath.risk.measures import CVaR, RiskMeasure
 from riskpath.training import inputs
 from riskpath.training.checkpoint import read_checkpoint, write_checkpoint
 from riskpath.training.dataset import Dataset
-from riskpath.training.host_evaluation import episodes_for, gymnasium_rollout
-from riskpath.training.lanes import Lanes, lane_keys, stack
+from riskpath.training.lanes import stack
 from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.measured import SITUATIONS, Measured
-from riskpath.training.notices import notice_of_estimates
+from riskpath.training.notices_of_estimates import notice_of_estimates
 from riskpath.training.progress import counting
 from riskpath.training.recording import stored_episodes
 from riskpath.training.run_state import RunState
+from riskpath.training.sampling import episodes_for, sample_returns
 from riskpath.training.selection import select_members, serve
 from riskpath.validation import given, require_counts, require_whole
-
-EPISODE_BYTES = 40.0
-"""Memory for a sampled episode: its random key, returns and whether it ended."""
-Progress = Callable[[int, int], None]
-"""Shows how many episodes of how many are done."""
 
 
 class TrainingStopped(RiskpathError):
@@ -49,6 +43,17 @@ class TrainingStopped(RiskpathError):
     def __init__(self, message: str, run: "Run"):
         super().__init__(message)
         self.run = run
+
+
+@contextmanager
+def keep(run: "Run") -> Iterator[None]:
+    """Attach the run so far to an error, for example of an environment or a full disk."""
+    try:
+        yield
+    except TrainingStopped:
+        raise
+    except RiskpathError as error:
+        raise TrainingStopped(str(error), run) from error
 
 
 class Run(RunState):
@@ -156,44 +161,21 @@ class Run(RunState):
             return self.serve(risk).evaluate(episodes, seed, max_episode_steps, env, progress=progress)
         require_counts(**given(episodes=episodes, max_episode_steps=max_episode_steps))
         require_whole(seed=seed)
-        environments, sources = self.environments, self.sources
+        environments, sources, lanes = self.environments, self.sources, self.lanes
         if env is not None:
             environments, sources = inputs.as_environments(env, len(self.agents))
+            lanes = replace(lanes, env=stack([as_arrays(one) for one in environments], self.seeds, eqx.is_array))
         inputs.require_alike(self.spec, environments[0].spec)
         if isinstance(environments[0], LoggedEnvironment):
             raise RiskpathError("this run was trained on data, without an environment: give evaluate(env=…)")
-        elsewhere = Run(self.agents, environments, self.seeds, self.lanes, sources=sources, first_seed=self.first_seed)
+        elsewhere = Run(self.agents, environments, self.seeds, lanes, sources=sources, first_seed=self.first_seed)
         episodes = episodes_for(elsewhere, episodes)
         with counting("evaluating", "episodes") if progress else nullcontext() as show:
-            returns = elsewhere.sample_returns(self.lanes, episodes, seed, max_episode_steps, show)
+            returns = sample_returns(elsewhere, lanes, episodes, seed, max_episode_steps, show)
         shape = (len(self.agents), self.seeds, episodes)
         plain, discounted, finished = (np.asarray(x).reshape(shape) for x in returns)
         discounts = [float(agent.discount) for agent in self.agents]
         return Evaluation(plain, discounted, [agent.risk for agent in self.agents], float(finished.mean()), discounts)
-
-    def sample_returns(
-        self,
-        lanes: Lanes,
-        episodes: int,
-        seed: int,
-        max_episode_steps: int | None = None,
-        progress: Progress | None = None,
-    ) -> Returns:
-        """Roll out greedy episodes of lanes and return plain returns, discounted returns and which episodes ended."""
-        lanes_of_run = len(self.agents) * self.seeds
-        require_memory(
-            f"evaluating {episodes:,} episodes of {lanes_of_run:,} policies",
-            EPISODE_BYTES * episodes * lanes_of_run,
-            lambda free: f"about {max(1, int(free / (2 * EPISODE_BYTES * lanes_of_run))):,} episodes fit",
-        )
-        limit = max_episode_steps or self.environments[0].spec.max_episode_steps or 10_000
-        key, spec, sources = jax.random.key(seed), self.spec, self.sources
-        if sources:
-            players = (lanes.agent, lanes.agent_state, sources, spec)
-            return gymnasium_rollout(*players, episodes, limit, key=key, progress=progress)
-        stacked = stack([as_arrays(env) for env in self.environments], self.seeds, eqx.is_array)
-        keys = lane_keys(len(self.agents), self.seeds, seed, self.first_seed)  # settings meet the same randomness
-        return rollout(lanes.agent, stacked, lanes.agent_state, spec, episodes, limit, keys=keys)
 
     def exact_laws(self, max_situations: int | None = SITUATIONS, discounted: bool = False) -> list[list[Law]] | None:
         """Return for each setting the exact return distributions of its seeds; None where episodes must be sampled.

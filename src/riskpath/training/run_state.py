@@ -12,7 +12,7 @@ from riskpath.agents.agent import Agent
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import FiniteEnvironment
 from riskpath.envs.vector import VectorEnvironment
-from riskpath.evaluation.rollout import first_observations, initial_values
+from riskpath.evaluation.predictions import first_observations, initial_values
 from riskpath.training.lanes import Lanes
 from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.plan import Plan

@@ -6,7 +6,7 @@ best mixture, is kept (`agents/adaptive/elimination.py`, `mixing.py`). Training 
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -24,9 +24,9 @@ from riskpath.errors import RiskpathError
 from riskpath.risk.measures import RiskMeasure
 from riskpath.training.lanes import Lanes, is_swept, stack
 from riskpath.training.logged import LoggedEnvironment
+from riskpath.training.run_state import RunState
+from riskpath.training.sampling import Progress, sample_returns
 
-Progress = Callable[[int, int], None]
-"""A function of the work done and of all work."""
 SHARE, SHARE_ON_HOST = 2.0, 0.25
 """Environment steps of the selection relative to those of training, at most: in an environment that is part of the
 program, where playing takes a fraction of the time of learning, and in one that the host steps."""
@@ -37,7 +37,7 @@ MOST_SHARE = 20.0
 trusted. In a compiled program a step of evaluation takes about a hundredth of the time of a training step."""
 
 
-def select_members(run: Any, progress: Progress | None = None) -> Lanes:
+def select_members(run: RunState, progress: Progress | None = None) -> Lanes:
     """Return the lanes with the best candidate, or mixture of candidates, of each.
 
     Args:
@@ -54,12 +54,12 @@ def select_members(run: Any, progress: Progress | None = None) -> Lanes:
     preferred = np.asarray(eqx.filter_vmap(lambda agent, state: agent.preferred(state))(lanes.agent, lanes.agent_state))
     if not episodes:
         return _play(lanes, members, preferred)
-    risks = [agent.risk for agent in run.agents for _ in range(run.seeds)]
-    floors = [agent.floor for agent in run.agents for _ in range(run.seeds)]
+    risks = [one.risk for one in run.agents for _ in range(run.seeds)]
+    floors = [one.floor for one in run.agents if isinstance(one, Population) for _ in range(run.seeds)]
     played, blocks = itertools.count(1), members if floors[0] else blocks_of_selection(members)
 
     def play(member: Int[np.ndarray, " L"], seed: int) -> Float[np.ndarray, "L N"]:
-        returns = run.sample_returns(_play(lanes, members, member), episodes, seed)[1]
+        returns = sample_returns(run, _play(lanes, members, member), episodes, seed)[1]
         if progress is not None:
             progress(next(played), blocks)
         return returns
@@ -73,7 +73,7 @@ def select_members(run: Any, progress: Progress | None = None) -> Lanes:
     return _with_weights(lanes, np.stack([best_mixture(*one) for one in chosen]))
 
 
-def episodes_of(run: Any, members: int, wanted: int | None) -> int:
+def episodes_of(run: RunState, members: int, wanted: int | None) -> int:
     """Return the number of episodes in a block: `wanted`, by default a fraction of the training steps."""
     if wanted is not None:
         return wanted
@@ -101,7 +101,7 @@ def _set_weights(agent: Any, state: Any, weights: Array) -> Any:
     return eqx.filter_vmap(lambda agent, state, weights: agent.with_members(state, weights))(agent, state, weights)
 
 
-def serve(run: Any, risks: Sequence[RiskMeasure], floor: float | None = None) -> tuple[list[Agent], Lanes]:
+def serve(run: RunState, risks: Sequence[RiskMeasure], floor: float | None = None) -> tuple[list[Agent], Lanes]:
     """Return agents and lanes for other measures than the trained one, or another floor: a setting for each measure.
 
     Every measure is served by the lanes of the first setting; seeds stay apart.
@@ -118,7 +118,8 @@ def serve(run: Any, risks: Sequence[RiskMeasure], floor: float | None = None) ->
                 f"this run was trained for {trained.risk} and cannot serve {risk}: "
                 "rp.Adaptive trained for a CVaR serves all its levels; run.evaluate().risk(…) measures this policy"
             )
-    agents = [eqx.tree_at(lambda a: a.risk, trained, risk, is_leaf=_is_risk) for risk in risks or [trained.risk]]
+    is_risk = lambda x: isinstance(x, RiskMeasure)  # noqa: E731
+    agents = [eqx.tree_at(lambda a: a.risk, trained, risk, is_leaf=is_risk) for risk in risks or [trained.risk]]
     lanes = run.lanes
     parts = (lanes.agent_state, lanes.env, lanes.keys, lanes.recent)
     state, env, keys, recent = _repeat_first(parts, run.seeds, len(agents))
@@ -132,10 +133,6 @@ def _repeat_first(tree: Any, seeds: int, times: int) -> Any:
     """Return the lanes of the first setting several times."""
     first = lambda x: jnp.tile(x[:seeds], (times, *[1] * (x.ndim - 1))) if eqx.is_array(x) else x  # noqa: E731
     return jax.tree.map(first, tree)
-
-
-def _is_risk(x: Any) -> bool:
-    return isinstance(x, RiskMeasure)
 
 
 @eqx.filter_jit

@@ -1,38 +1,23 @@
 """`train`: train an agent in an environment for a number of steps, and return a `Run`."""
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from riskpath.agents.agent import Agent
-from riskpath.agents.experience import Logged
-from riskpath.errors import RiskpathError, in_one_line
-from riskpath.nn.kernels import use_kernels
-from riskpath.training import fused_loop, host_loop, inputs
+from riskpath.errors import RiskpathError
+from riskpath.training import inputs
+from riskpath.training.begin import begin, go_on
 from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.dataset import Dataset
 from riskpath.training.devices import chosen_kernels
-from riskpath.training.lane_memory import require_lanes
-from riskpath.training.lanes import CHECKS, Lanes, start
-from riskpath.training.logged import (
-    LoggedEnvironment,
-    logged_environment,
-    logged_experience,
-    start_logged,
-    without_steps,
-)
-from riskpath.training.notices import LOGGER, notice_of_estimates, notice_random_transitions
+from riskpath.training.logged import LoggedEnvironment
+from riskpath.training.outer_loop import Callback, checked, train_in_chunks, values
 from riskpath.training.plan import Plan
-from riskpath.training.progress import Pace, TrainingBar, counting, working
-from riskpath.training.run import Run, TrainingStopped
-from riskpath.training.selection import select_members
+from riskpath.training.progress import Pace, TrainingBar
+from riskpath.training.run import Run, keep
 from riskpath.validation import given, require_counts, require_whole
-
-Callback = Callable[[Run, dict[str, Any]], None]
 
 
 def train(
@@ -92,182 +77,38 @@ def train(
     if isinstance(agent, Run):
         if data is not None:
             raise RiskpathError("a run is continued with the data it was trained on, which it holds: give no data")
-        run = _continue(agent, env, seeds, num_envs, workers)
+        run = go_on(agent, env, seeds, num_envs, workers)
     else:
-        assert steps is not None
-        agents = [one if data is None else without_steps(one) for one in inputs.as_agents(agent)]
-        if data is None:
-            run = _begin(agents, env, seeds, num_envs, (seed, first_seed, devices), workers)
-        else:
-            run = _begin_with_data(agents, env, data, seeds, num_envs, (seed, first_seed))
+        run = begin(agent, env, data, seeds, num_envs, seed, first_seed, devices, workers)
     if steps is not None:
         run.plan = Plan(run.steps, steps, evaluate_every)
     if (plan := run.plan) is None:
         raise RiskpathError("give steps=…; only an interrupted run has steps left")
-    run.lanes = fused_loop.planned(run.lanes, plan.goal)
+    run.lanes = run.lanes.planned(plan.goal)
     if evaluator and not plan.evaluate_every:
         raise RiskpathError("evaluator is called at every evaluation: give evaluate_every=… as well")
-    if plan.evaluate_every and not evaluator and isinstance(run.environments[0], LoggedEnvironment):
-        raise RiskpathError("data cannot evaluate a policy: give env=…, or leave evaluate_every out")
-    if run.sources and plan.evaluate_every and not evaluator:
-        inputs.gymnasium_module().require_copies(run.sources)
+    if plan.evaluate_every and not evaluator:
+        if isinstance(run.environments[0], LoggedEnvironment):
+            raise RiskpathError("data cannot evaluate a policy: give env=…, or leave evaluate_every out")
+        if run.sources:
+            inputs.gymnasium_module().require_copies(run.sources)
     kernels = chosen_kernels(run.agents[0])
     if checkpointer:
         checkpointer.begin(run, continued)  # a folder that cannot be written is reported before the work
-    each = fused_loop.steps_per_round(run.agents[0], run.lanes.experience, run.lanes.num_envs)
-    saves = (checkpointer and checkpointer.every_steps) or plan.steps
-    rounds = max(1, min(plan.evaluate_every or plan.steps, saves, plan.steps // 50 or 1, 20_000) // each)
-    show = TrainingBar(plan.goal, run.steps) if progress is True else progress or None
-    functions = [*([show] if show else []), *callbacks]
-    pace, learning, bar, nothing = Pace(plan.goal, run.steps), False, progress is True, contextlib.nullcontext()
-    diverged = False
-    try:
-        devices = 1 if isinstance(run.lanes.experience, Logged) else devices
-        chunks = _chunks(run, max(0, plan.goal - run.steps), rounds, devices, kernels)
-        with _keep(run), contextlib.closing(chunks):
-            for lanes, metrics in chunks:
-                _require_valid(run, lanes, metrics)
-                due, run.lanes = plan.due(run.steps, int(lanes.steps)), lanes
-                if run.finished:
-                    with counting("comparing members", "blocks of episodes") if bar else nothing as count:
-                        run.lanes = select_members(run, count)
-                speed = (pace.speed(run.steps) or 0.0) * len(run.agents) * run.seeds
-                record = {"step": run.steps, "steps_per_second": speed, **metrics, **run.recent_figures()}
-                if due:
-                    with working("evaluating") if bar else nothing:
-                        record["evaluation"] = point = _evaluate(run, evaluator)
-                    run.curve.append({"step": run.steps, **point})
-                if checkpointer:
-                    checkpointer.save_if_due(run)
-                if metrics and (line := notice_of_estimates(run)) and (not diverged or run.finished):
-                    diverged = True
-                    LOGGER.warning("at step %s %s", f"{run.steps:,}", line)
-                if functions and metrics:
-                    record["estimate"] = run.estimates().ravel()
-                if learning or run.finished:
-                    record["seconds_left"] = pace.left(run.steps) or 0.0
-                if bool(metrics) > learning:  # the first chunk that learns was compiled as well
-                    pace.begin(run.steps)
-                    learning = True
-                for function in functions:
-                    with in_one_line("a callback failed"):
-                        function(run, record)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        if isinstance(show, TrainingBar):
-            show.close()
+    with keep(run), contextlib.ExitStack() as at_the_end:
+        functions = [*([progress] if callable(progress) else []), *callbacks]
         if checkpointer:
-            with _keep(run):
-                checkpointer.save(run)
+            at_the_end.callback(checkpointer.save, run)
+        pace = Pace(plan.goal, run.steps)
+        if progress is True:
+            functions.insert(0, at_the_end.enter_context(contextlib.closing(TrainingBar(plan.goal, run.steps))))
+        with contextlib.suppress(KeyboardInterrupt):
+            evaluate = checked(evaluator) if evaluator else values
+            train_in_chunks(run, plan, evaluate, checkpointer, functions, pace, progress is True, devices, kernels)
     return run
-
-
-def _chunks(
-    run: Run, steps: int, rounds: int, devices: int | None, kernels: ModuleType | None
-) -> Generator[tuple[Lanes, dict[str, Any]]]:
-    """Yield the lanes and metrics after each chunk, which uses these kernels."""
-    if run.vector:
-        chunks = host_loop.advance(run.lanes, run.vector, run.spec, steps, rounds)
-    else:
-        chunks = fused_loop.advance(run.lanes, run.spec, steps, rounds, devices)
-    with contextlib.closing(chunks):
-        while True:
-            with use_kernels(kernels):
-                chunk = next(chunks, None)
-            if chunk is None:
-                return
-            yield chunk
-
-
-@contextlib.contextmanager
-def _keep(run: Run) -> Iterator[None]:
-    """Attach the run so far to an error, for example of an environment or a full disk."""
-    try:
-        yield
-    except TrainingStopped:
-        raise
-    except RiskpathError as error:
-        raise TrainingStopped(str(error), run) from error
-
-
-def _require_valid(run: Run, lanes: Lanes, metrics: dict[str, Any]) -> None:
-    """Stop before invalid numbers become part of the run."""
-    between = f"between steps {run.steps} and {int(lanes.steps)}"
-    for what, valid in zip(CHECKS, np.asarray(lanes.valid), strict=True):
-        wrong = "left no action available" if what == "an action mask" else "was not a finite number"
-        if not valid:
-            raise TrainingStopped(f"{what} {wrong} {between}", run)
-    if not np.isfinite(metrics.get("loss", 0.0)).all():
-        cure = "try a smaller learning_rate"
-        raise TrainingStopped(f"the loss was not a finite number {between}: {cure}", run)
-
-
-def _evaluate(run: Run, evaluator: Any) -> dict[str, Any]:
-    """Return a point of the learning curve."""
-    if evaluator is None:
-        return {"values": run.measure(20 if run.sources else 1_000, progress=False).values().tolist()}
-    with in_one_line("evaluator failed"):
-        point = evaluator(run)
-    if not isinstance(point, dict):
-        raise RiskpathError(f"evaluator must return a dictionary, got a {type(point).__name__}")
-    return point
 
 
 def _as_checkpointer(checkpoint: Any) -> Checkpointer | None:
     if not isinstance(checkpoint, Checkpointer | str | Path | None):
         raise RiskpathError(f"checkpoint must be a folder or a Checkpointer, got {checkpoint!r}")
     return Checkpointer(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
-
-
-def _begin(agents: Any, env: Any, seeds: int, num_envs: int, seed: tuple[int, int, int | None], workers: bool) -> Run:
-    environments, sources = inputs.as_environments(env, len(agents))
-    inputs.require_fit(agents[0], environments[0].spec, num_envs)
-    require_lanes(agents, environments[0], seeds, num_envs, before=seed[1])
-    if not sources:
-        lanes = start(agents, environments, seeds, num_envs, *seed)
-        notice_random_transitions(agents[0], environments[0], lanes, on_host=False)
-        return Run(agents, environments, seeds, lanes, first_seed=seed[1])
-    vector = inputs.gymnasium_module().GymnasiumVector(sources, seeds * num_envs, workers)
-    lanes = host_loop.start(agents, environments[0], vector, seeds, num_envs, *seed[:2])
-    notice_random_transitions(agents[0], environments[0], lanes, on_host=True)
-    return Run(agents, environments, seeds, lanes, sources=sources, vector=vector, first_seed=seed[1])
-
-
-def _begin_with_data(agents: Any, env: Any, data: Any, seeds: int, num_envs: int, seed: tuple[int, int]) -> Run:
-    if not isinstance(data, Dataset):
-        raise RiskpathError(f"data must be a rp.Dataset, got a {type(data).__name__}")
-    stand_in, sources = logged_environment(data), []
-    environments: Any = [stand_in] * len(agents)
-    if env is not None:
-        environments, sources = inputs.as_environments(env, len(agents))
-        inputs.require_alike(data.spec, environments[0].spec)
-    agents[0].require_actions(data.spec)
-    logged_experience(agents[0], data.spec, len(data)).require_fit(num_envs)
-    lanes = start_logged(agents, environments, data, seeds, *seed)
-    LOGGER.warning(
-        "%s learns from data alone: nothing guards it against actions that the data never tried",
-        type(agents[0]).__name__,
-    )
-    return Run(agents, environments, seeds, lanes, sources=sources, first_seed=seed[1])
-
-
-def _continue(run: Run, env: Any, seeds: int, num_envs: int, workers: bool) -> Run:
-    """Prepare a run for further training; Gymnasium environments that are not at the run's step are reset."""
-    if env is not None:
-        raise RiskpathError("a run is continued in the environment it was trained in: give no environment")
-    for name, wanted, has in (("seeds", seeds, run.seeds), ("num_envs", num_envs, run.lanes.num_envs)):
-        if wanted not in (1, has):
-            raise RiskpathError(f"a run is continued with its own {name}, {has}, not {wanted}")
-    data = isinstance(run.lanes.experience, Logged)
-    if data or not run.sources or (run.vector and run.vector.steps == run.steps):
-        return run
-    if run.vector and not run.sources[0].single_use:
-        with contextlib.suppress(Exception):  # it may be broken
-            run.vector.close()
-        run.vector = None
-    vector = run.vector or inputs.gymnasium_module().GymnasiumVector(
-        run.sources, run.seeds * run.lanes.num_envs, workers
-    )
-    run.vector, run.lanes = vector, host_loop.restart(run.lanes, vector, run.spec)
-    return run
