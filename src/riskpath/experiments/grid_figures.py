@@ -1,6 +1,6 @@
 """Figures and the table of paths of the grid experiment, from its recorded results."""
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,23 +39,37 @@ def _by_agent(result: dict[str, Any], risk: str) -> dict[str, list[dict[str, Any
 
 def learning_curves(result: dict[str, Any]) -> Any:
     """Draw the exact CVaR of the greedy policy against steps: median, middle half and range over seeds."""
-    figure, axes = panels(1, 2, width=4.6, height=3.2)
     optima = {(o["grid"], o["risk"]): o for o in result["optima"]}
-    for axis, risk in zip(axes[0], LEVELS, strict=True):
+
+    def draw(axis: Axes, risk: str) -> None:
         curves_panel(axis, _by_agent(result, risk), optima.get(("paper", risk)))
         axis.set_title(f"CVaR {risk.partition(':')[2]}", fontsize=10)
         axis.set_xscale("log")  # policies change most at the beginning
         axis.set_ylim(bottom=0)  # untrained policies are far below
         axis.xaxis.set_major_formatter("{x:g}")
-    axes[0, 0].set_ylabel("exact CVaR of the greedy policy", fontsize=8)
-    _legend(figure, axes[0])
-    return figure
+
+    return _panels(draw, "exact CVaR of the greedy policy")
 
 
-def _legend(figure: Any, axes: Iterable[Axes]) -> None:
-    """Add a legend above all panels, which show the same agents or none."""
-    handles, labels = max((axis.get_legend_handles_labels() for axis in axes), key=lambda labelled: len(labelled[0]))
+def return_distributions(result: dict[str, Any]) -> Any:
+    """Draw the exact return distribution of the final policies (seeds pooled), and the median CVaR of the seeds."""
+
+    def draw(axis: Axes, risk: str) -> None:
+        returns_panel(axis, _by_agent(result, risk), risk)
+        axis.set_title(f"CVaR {risk.partition(':')[2]} (dashed: median over seeds)", fontsize=10)
+
+    return _panels(draw, "probability", sharey=True)
+
+
+def _panels(draw: Callable[[Axes, str], None], ylabel: str, **options: Any) -> Any:
+    """Draw a panel for each level, with a legend above: the panels show the same agents or none."""
+    figure, axes = panels(1, 2, width=4.6, height=3.2, **options)
+    for axis, risk in zip(axes[0], LEVELS, strict=True):
+        draw(axis, risk)
+    axes[0, 0].set_ylabel(ylabel, fontsize=8)
+    handles, labels = max((axis.get_legend_handles_labels() for axis in axes[0]), key=lambda labelled: len(labelled[0]))
     figure.legend(handles, labels, fontsize=8, frameon=False, loc="outside upper center", ncols=3)
+    return figure
 
 
 def curves_panel(axis: Axes, agents: dict[str, list[dict[str, Any]]], best: dict[str, Any] | None) -> None:
@@ -68,17 +82,6 @@ def curves_panel(axis: Axes, agents: dict[str, list[dict[str, Any]]], best: dict
         if best and (policies != "adaptive" or best["adaptive"] > best["history"] + 1e-9):
             reference_line(axis, best[policies], f"best {policies} {best[policies]:g}", style)
     axis.set_xlabel("environment steps (thousands)", fontsize=8)
-
-
-def return_distributions(result: dict[str, Any]) -> Any:
-    """Draw the exact return distribution of the final policies (seeds pooled), and the median CVaR of the seeds."""
-    figure, axes = panels(1, 2, width=4.6, height=3.2, sharey=True)
-    for axis, risk in zip(axes[0], LEVELS, strict=True):
-        returns_panel(axis, _by_agent(result, risk), risk)
-        axis.set_title(f"CVaR {risk.partition(':')[2]} (dashed: median over seeds)", fontsize=10)
-    axes[0, 0].set_ylabel("probability", fontsize=8)
-    _legend(figure, axes[0])
-    return figure
 
 
 def returns_panel(axis: Axes, agents: dict[str, list[dict[str, Any]]], risk: str) -> None:

@@ -1,6 +1,6 @@
 """Figures and tables of the suite's optima: the distributions and frontier of every problem, and a Markdown table."""
 
-import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,6 @@ LAWS = {
     "adaptive cvar:0.25": ("best at CVaR 0.25", GREEN),
 }
 """The distributions of a figure: label and colour."""
-PARTS = ("<!-- optima -->", "<!-- end of optima -->")
-"""The comments between which a page of the documentation has its table."""
 
 
 def write(result: dict[str, Any], out: Path) -> list[Path]:
@@ -33,12 +31,9 @@ def write(result: dict[str, Any], out: Path) -> list[Path]:
 
 def draw_laws(result: dict[str, Any], path: Path) -> Path:
     """Draw the distribution functions of the returns of four policies, one panel for each problem."""
-    records = result["records"]
-    figure, axes = _grid_of(len(records))
-    for axis, record in zip(axes, records, strict=False):
-        draw_record(axis, record)
-        axis.set_title(record["problem"], fontsize=9)
-    _one_legend(figure, axes[0])
+    figure, axes = _panels(result["records"], draw_record)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=8)
     return save(figure, path)
 
 
@@ -56,15 +51,14 @@ def draw_record(axis: Any, record: dict[str, Any]) -> None:
 
 def draw_frontiers(result: dict[str, Any], path: Path) -> Path:
     """Draw mean against CVaR of every level, one panel for each problem."""
-    records = result["records"]
-    figure, axes = _grid_of(len(records))
-    for axis, record in zip(axes, records, strict=False):
+
+    def draw(axis: Any, record: dict[str, Any]) -> None:
         rows = record["frontier"]["rows"]
         levels, values, means = ([row[key] for row in rows] for key in ("level", "cvar", "mean"))
         plot_frontier(levels, values, means, axis, color=PINK)
-        axis.set_title(record["problem"], fontsize=9)
         axis.set_ylabel("CVaR")
-    return save(figure, path)
+
+    return save(_panels(result["records"], draw)[0], path)
 
 
 def markdown(record: dict[str, Any]) -> str:
@@ -76,32 +70,19 @@ def markdown(record: dict[str, Any]) -> str:
     return markdown_table(["measure", *columns], rows, texts=1)
 
 
-def insert(page: Path, record: dict[str, Any], picture: str) -> None:
-    """Replace the table of optima of a page of the documentation."""
-    text = page.read_text()
-    begin, end = PARTS
-    body = f"{begin}\n\n{markdown(record)}\n\n```{{image}} {picture}\n:alt: Return distributions of four policies\n"
-    body += ":width: 480px\n:align: center\n```\n\n" + end
-    pattern = re.escape(begin) + (f".*?{re.escape(end)}" if end in text else "")
-    page.write_text(re.sub(pattern, lambda _: body, text, count=1, flags=re.S))
-
-
 def _text(cell: dict[str, Any] | None) -> str:
     if cell is None or "value" not in cell:
         return "–"
     return f"{cell['value']:.5g}".replace("-", "−")
 
 
-def _grid_of(count: int) -> tuple[Any, list[Any]]:
-    """Return a figure with a panel for each problem, four in a row."""
-    columns = min(4, count)
-    figure, axes = panels(-(-count // columns), columns, 3.0, 2.5)
-    listed = list(axes.ravel())
-    for axis in listed[count:]:
+def _panels(records: list[dict[str, Any]], draw: Callable[[Any, dict[str, Any]], None]) -> tuple[Any, list[Any]]:
+    """Draw a panel for each problem, four in a row; return the figure and its axes."""
+    columns = min(4, len(records))
+    figure, axes = panels(-(-len(records) // columns), columns, 3.0, 2.5)
+    for axis, record in zip(axes.flat, records, strict=False):
+        draw(axis, record)
+        axis.set_title(record["problem"], fontsize=9)
+    for axis in axes.flat[len(records) :]:
         axis.set_visible(False)
-    return figure, listed
-
-
-def _one_legend(figure: Any, axis: Any) -> None:
-    handles, labels = axis.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=8)
+    return figure, list(axes.flat)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from riskpath.envs.finite import FiniteEnvironment
 from riskpath.errors import RiskpathError
@@ -50,7 +50,7 @@ def find_optimum(
     return _FOUND[key]
 
 
-def has_few_states(env: Any) -> bool:
+def has_few_states(env: Any) -> TypeGuard[FiniteEnvironment]:
     """Tell whether an environment is a finite problem that every exact solver can take."""
     return isinstance(env, FiniteEnvironment) and len(env.tables.available) <= SMALL_STATES
 

@@ -4,7 +4,6 @@ import dataclasses
 
 from riskpath.agents.abilities import Population, can_serve
 from riskpath.envs.environment import Environment
-from riskpath.envs.finite import FiniteEnvironment
 from riskpath.errors import RiskpathError
 from riskpath.mdp.exact.frontier import Frontier, finite_frontier
 from riskpath.report.known_optimum import has_few_states
@@ -50,7 +49,7 @@ def frontier_of(run: Run) -> tuple[FrontierRecord | None, str]:
 
 def _exact(env: Environment) -> Frontier | None:
     """Return the exact frontier of a small finite problem."""
-    if not isinstance(env, FiniteEnvironment) or not has_few_states(env):
+    if not has_few_states(env):
         return None
     try:
         return finite_frontier(env.mdp(), list(LEVELS))
