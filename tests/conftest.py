@@ -24,11 +24,11 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 SLOWEST = (
-    *("test_docs", "test_adaptive", "test_train", "test_host_loop", "test_selection", "test_critics"),
-    *("test_run_commands", "test_qrsrm", "test_losses", "test_brackets", "test_actor_critic", "test_gpu"),
-    *("test_agent", "test_exported_policy", "test_dsac", "test_checkpoint", "test_ppo", "test_predictor"),
-    *("test_observation_encoder", "test_dataset", "test_atom_agents", "test_units", "test_adaptive_ppo"),
-    *("test_extras", "test_market", "test_replay_buffer", "test_measures", "test_evaluation", "test_rivals"),
+    *("test_docs", "test_adaptive", "test_predictor", "test_run_commands", "test_ppo", "test_exported_policy"),
+    *("test_checkpoint", "test_adaptive_ppo", "test_brackets", "test_losses", "test_dataset", "test_train"),
+    *("test_host_loop", "test_rivals", "test_selection", "test_atom_agents", "test_gpu", "test_evaluation"),
+    *("test_critics", "test_extras", "test_replay_buffer", "test_betting_game", "test_targets", "test_demo"),
+    *("test_market", "test_observation_encoder", "test_units", "test_episodes", "test_agent", "test_solver"),
 )
 """Files that take longest, the longest first."""
 

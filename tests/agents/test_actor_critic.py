@@ -217,6 +217,7 @@ def test_a_short_run_finds_the_best_bets(kind, improved, unchecked):
     assert after == pytest.approx([BEST, BEST], abs=0.5), after
 
 
+@pytest.mark.long  # test_scales.py compares units of a discrete agent
 def test_rewards_times_1024_give_the_same_decisions_bit_for_bit(unchecked):
     # As in test_scales.py; here, because the program of the test before serves it.
     one, other = (rp.train(learner("IQTD3"), TwoBets(unit), steps=400, seeds=2, num_envs=4) for unit in (1.0, 1024.0))

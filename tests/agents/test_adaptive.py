@@ -208,7 +208,7 @@ def member_utility(risk: rp.DistortionMeasure, member: int, so_far: float, weigh
     ("risk", "length"),
     [
         ("0.4*mean+0.6*cvar:0.3", 3),
-        ("wang:-0.75", None),
+        pytest.param("wang:-0.75", None, marks=pytest.mark.long),
         pytest.param("cvar:0.2", None, marks=pytest.mark.long),
         pytest.param("cvar:0.2", 3, marks=pytest.mark.long),
         pytest.param("0.4*mean+0.6*cvar:0.3", None, marks=pytest.mark.long),

@@ -112,6 +112,7 @@ class Nearest(rp.Environment):
         return jnp.ones((0,), bool)
 
 
+@pytest.mark.long  # both losses are compared with their equations
 def test_it_learns(unchecked):
     sizes: dict[str, Any] = {"batch_size": 32, "learning_starts": 200, "train_freq": 4}
     sizes |= {"num_action_quantiles": 8, "num_quantiles": 8, "num_target_quantiles": 8}

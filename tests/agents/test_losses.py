@@ -50,7 +50,7 @@ def huber_by_hand(predicted, taus, target, kappa) -> float:
 
 
 @pytest.mark.parametrize("equal", [False, True])
-@pytest.mark.parametrize("targets", [1, 6, 7, 8])
+@pytest.mark.parametrize("targets", [7, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 6, 8))])
 def test_the_loss_of_a_cpu_is_that_of_other_devices(targets, equal):
     keys = jax.random.split(jax.random.key(0), 3)
     predicted, target = jax.random.normal(keys[0], (5,)), jax.random.normal(keys[1], (targets,))
@@ -205,7 +205,7 @@ def test_cvar_drl(terminated):
 
 
 @pytest.mark.parametrize("terminated", [False, True])
-@pytest.mark.parametrize("critic", ["joint", "trajectory", "convolved"])
+@pytest.mark.parametrize("critic", [pytest.param("joint", marks=pytest.mark.long), "trajectory", "convolved"])
 def test_tql(critic, terminated):
     risk = rp.CVaR(0.3)
     agent = rp.TQL(risk, discount=0.9, critic=critic, network=NETWORK, training=TRAINING)
@@ -322,7 +322,8 @@ def test_iqtd3(twin_target, terminated):
 @pytest.mark.parametrize(
     ("critic", "time_input"),
     [
-        *(("joint", True), ("convolved", True), ("trajectory", False)),
+        *(("convolved", True), ("trajectory", False)),
+        pytest.param("joint", True, marks=pytest.mark.long),
         pytest.param("trajectory", True, marks=pytest.mark.long),
         *(pytest.param(critic, False, marks=pytest.mark.long) for critic in ("joint", "convolved")),
     ],

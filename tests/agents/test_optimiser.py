@@ -68,7 +68,7 @@ def agent_of(name: str, kind: Any) -> rp.Agent:
     return rp.IQN(network=rp.Network(head="table"), n_steps=1, training=training)
 
 
-@pytest.mark.parametrize("name", ["IQN", "PPO"])
+@pytest.mark.parametrize("name", ["IQN", pytest.param("PPO", marks=pytest.mark.long)])
 def test_a_run_is_trained_and_saved_with_its_optimiser(name, tmp_path, unchecked):
     run = rp.train(agent_of(name, optax.sgd), "ThreeState", steps=20)  # the function of Optax is stored by its name
     assert "gradient_transformation='sgd'" in repr(run.agents[0])

@@ -39,7 +39,7 @@ def taken(agent: rp.PPO, spec: EnvSpec, count: int):
 
 
 @pytest.mark.parametrize("spec", [DISCRETE, HEADS, CONTINUOUS], ids=["discrete", "heads", "continuous"])
-@pytest.mark.parametrize("limit", [None, 0.05])
+@pytest.mark.parametrize("limit", [pytest.param(None, marks=pytest.mark.long), 0.05])
 def test_the_loss_is_its_equation(spec, limit):
     agent = rp.PPO(
         network=SMALL, training=rp.RolloutTraining(clip_range_value=limit, entropy_weight=0.1, clip_range=0.1)

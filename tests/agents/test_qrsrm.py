@@ -128,6 +128,7 @@ def test_an_estimate_takes_the_quantiles_of_the_best_first_action(updates, due):
     np.testing.assert_allclose(knots, atoms[[7, 15, 23, 31]], rtol=1e-5)  # of 128, at 1/16, 2/16, 3/16 and 4/16
 
 
+@pytest.mark.long  # its loss, its knots and its estimate are compared with equations above
 def test_it_learns_to_react_to_its_rewards(unchecked):
     # A first reward of 0 or 20, then 5 for sure or a bet: 20 or −15. The best policy bets after 0 only and is worth
     # 12.5; the best one that does not see the first reward always bets and is worth 11.5.

@@ -94,6 +94,7 @@ def test_rewards_times_1024_give_the_same_decisions_bit_for_bit(name, unchecked)
     np.testing.assert_array_equal(1024 * one.estimates(), other.estimates())
 
 
+@pytest.mark.long  # test_actor_critic.py and the test above compare units
 def test_rewards_in_any_unit_or_with_a_constant_per_episode_give_the_same_policies(unchecked):
     """With rewards around 1 and kappa = 1, the former default, critics would learn expectiles, and choose shares."""
     problems = [years(), years(1024.0), years(0.01), years(bonus=300.0), years(bonus=-300.0)]

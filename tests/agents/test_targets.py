@@ -196,7 +196,9 @@ def row(number: int, columns: int) -> Transition:
     return jax.vmap(one)(jnp.arange(columns, dtype=jnp.int32) + number * columns)
 
 
-@pytest.mark.parametrize(("rows", "steps"), [(1, 3), (3, 2), (4, 6), (11, 3)])
+@pytest.mark.parametrize(
+    ("rows", "steps"), [(1, 3), (11, 3), *(pytest.param(*sizes, marks=pytest.mark.long) for sizes in ((3, 2), (4, 6)))]
+)
 def test_segments_are_the_rows_that_follow_in_the_same_column(rows, steps):
     capacity, columns = 4, 2
     buffer = make_replay_buffer(jax.tree.map(lambda x: x[0], row(0, 1)), capacity, columns)

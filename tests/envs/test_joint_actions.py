@@ -161,6 +161,7 @@ PARTS: dict[str, Any] = {
     ],
     ids=["IQN", "TQL"],
 )
+@pytest.mark.long  # the tests above compare heads with the product
 def test_heads_learn_every_choice(agent, tmp_path, unchecked):
     run = rp.train(agent, Locks, steps=1_200)
     assert run.spec.action_heads == (3, 4, 3, 4)

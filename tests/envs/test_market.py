@@ -172,6 +172,7 @@ def test_the_mean_of_the_grid_problem(env, value, slack):
     assert (action in range(env.spec.num_actions), memory) == (True, (0, 0.0))
 
 
+@pytest.mark.long  # slow: solves the whole put
 def test_ties_of_per_step_risk_go_to_the_first_action():
     solution = rp.solve(rp.AmericanPut().grid_problem(0.25), "cvar:0.25", "markov", episodes=10_000)
     assert solution.policy([1.2, 0.0])[0] == 0  # waiting and exercising are both worth 0 there

@@ -131,7 +131,7 @@ SPACES = {
 }
 
 
-@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("name", [pytest.param("bounds", marks=pytest.mark.long), *sorted({*SPACES} - {"bounds"})])
 def test_observations_and_actions_are_those_of_the_gymnasium_spaces(name, unchecked):
     translation = Translation(*SPACES[name], max_episode_steps=10)
     agent = rp.TQLContinuous(network=TINY) if translation.spec.action_size else rp.TQL(rp.CVaR(0.5), network=TINY)

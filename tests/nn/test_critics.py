@@ -218,7 +218,7 @@ FAST = rp.Training(
 )
 
 
-@pytest.mark.parametrize("window", [2, None])
+@pytest.mark.parametrize("window", [2, pytest.param(None, marks=pytest.mark.long)])
 def test_a_rolling_window_is_all_that_a_policy_remembers(window, unchecked):
     network = rp.Network(hidden=(16,), history_size=8, window=window)
     # Warming up is enough: test_host_loop.py and test_checkpoint.py learn with windows.

@@ -216,6 +216,7 @@ def test_kernels_are_refused_without_a_gpu():
             rp.train(agent, "RiskyGrid", steps=10)
 
 
+@pytest.mark.long  # a kernel is compared with plain JAX above
 def test_a_training_uses_kernels_that_it_asks_for(monkeypatch: pytest.MonkeyPatch):
     """They are used where a chunk is compiled, and not by what a callback compiles."""
     seen: list[Any] = []

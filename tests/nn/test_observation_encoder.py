@@ -164,7 +164,7 @@ def test_images_of_bytes_stay_bytes():
     assert not flat.spec.pixels
 
 
-@pytest.mark.parametrize("shape", [(7, 7, 3), (4, 4), (5,)])
+@pytest.mark.parametrize("shape", [(7, 7, 3), *(pytest.param(size, marks=pytest.mark.long) for size in ((4, 4), (5,)))])
 def test_the_replay_keeps_bytes_as_bytes(shape):
     pictures = jax.random.randint(KEY, (6, 2, *shape), 0, 256).astype(jnp.uint8)
     zero, false, whole = jnp.zeros(()), jnp.zeros((), bool), jnp.zeros((), jnp.int32)
@@ -205,7 +205,9 @@ class Signal(gymnasium.Env):
         return self.obs, float(action == self.right), True, False, {}
 
 
-@pytest.mark.parametrize("image", [True, False], ids=["image", "normalised"])
+@pytest.mark.parametrize(
+    "image", [pytest.param(True, id="image", marks=pytest.mark.long), pytest.param(False, id="normalised")]
+)
 def test_what_is_sensed_is_learned_used_and_kept(image, tmp_path, unchecked):
     network = rp.Network(hidden=(16,), normalize_observations=not image)
     agent = rp.IQN(rp.Mean(), discount=1.0, network=network, training=SMALL)

@@ -204,7 +204,7 @@ def test_both_loops_give_the_same_bits(agent, env, envs, unchecked):
     [
         (LIGHT, lambda: Echo(spaces.Discrete(4, start=1), spaces.Discrete(3, start=5)), 2),
         (LIGHT, lambda: Echo(spaces.Dict({"x": spaces.Box(0.0, 1.0, (3,), np.float32)}), masked=True), 1),
-        (AGENT, lambda: Echo(masked=True), 2),
+        pytest.param(AGENT, lambda: Echo(masked=True), 2, marks=pytest.mark.long),
         (LIGHT, lambda: Echo(action_space=spaces.Box(-3.0, 1.0, (2,), np.float32)), 2),
         pytest.param(
             *(rp.IQTD3(rp.CVaR(0.5), **VECTORS), lambda: Echo(action_space=spaces.Box(-3.0, 1.0, (2,), np.float32)), 2),

@@ -317,6 +317,7 @@ def test_iqn_learns_never_to_bet(unchecked):
         assert run.policy(seed).estimate("s0")["safe"] == pytest.approx(-10.0, abs=3)
 
 
+@pytest.mark.long  # test_losses.py compares its loss with a transcription
 def test_cvar_drl_reacts_to_its_rewards(unchecked):
     # Shares (+40 or −10) or bonds (+5) for two years: the best policy buys shares until one year was good. It is worth
     # 25; the best policy that does not see its rewards is worth 22, the per-step greedy one 10.

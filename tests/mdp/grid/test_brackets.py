@@ -115,7 +115,7 @@ def test_the_form_of_the_problems_of_the_library():
             "decisions and chance move the same coordinate",
         ),
         ({"decide": lambda time, state, action: ((0.3 * action,), 0.0)}, "decisions leave the points of place"),
-        ({}, "decisions leave the axis of place"),
+        pytest.param({}, "decisions leave the axis of place", marks=pytest.mark.long),
     ],
 )
 def test_problems_of_another_form_have_no_bound(changes, reason):
