@@ -199,7 +199,7 @@ def member_utility(risk: rp.DistortionMeasure, member: int, so_far: float, weigh
         below = np.argmin(np.abs(np.log(slope)))
         knots = np.concatenate([np.full(below, -3.0), np.full(ATOMS - below, 3.0)])
     edges = np.concatenate([[-1e3], knots, [1e3]])
-    at = lambda x: sum(s * (np.clip(x, a, b) - a) for s, a, b in zip(slope, edges[:-1], edges[1:], strict=True))  # noqa: E731
+    at = lambda x: sum(s * (np.clip(x, a, b) - a) for s, a, b in zip(slope, edges[:-1], edges[1:], strict=True))
     return float(at(so_far + weight * z) - at(knots[0])) / weight
 
 
@@ -351,7 +351,7 @@ def test_the_loss_of_continuous_actions_is_its_equation(length, terminated):
         (step_key,) = jax.random.split(step_key, 1)
     step_key, _ = jax.random.split(step_key)  # the other one draws the targets inside of cells
     context, after = relabelled(agent.objective, step, state.params.plan, jax.random.split(sample_key, 1)[0])
-    utility = lambda z: TIE * z - max(SCALE * float(context.goal) - z, 0.0)  # noqa: E731
+    utility = lambda z: TIE * z - max(SCALE * float(context.goal) - z, 0.0)
 
     def output(network, following: bool, *action) -> np.ndarray:
         described = agent.objective.encode(after if following else context, UNITS, jnp.zeros(()))
@@ -457,7 +457,7 @@ def test_a_continuous_action_is_the_best_of_those_around_the_actor():
     step = box_window(False).transition
     first = BOX.first_time_step(step.observation, jnp.ones((0,), bool))
     context = agent.objective.encode(state.initial_memory.context, agent.units(state), jnp.zeros(()))
-    seen = lambda z: both_features(z.inputs, state, step)[0]  # noqa: E731
+    seen = lambda z: both_features(z.inputs, state, step)[0]
     own = jnp.tanh(state.params.actor(seen(state.params.actor), context))
     laws = [
         sum(np.asarray(z(seen(z), jnp.concatenate([context, action]))) for z in state.params.critic) / 2
@@ -490,8 +490,8 @@ def test_the_squared_error_weighs_little_where_returns_are_continuous(repeats, p
 
 def test_first_goals_are_the_quantiles_of_levels_and_others_close_to_the_own_one():
     returns = np.linspace(float(UNITS.low), float(UNITS.high), 2_001)
-    shortfall = lambda goal: jnp.mean(jnp.maximum(goal - jnp.asarray(returns, jnp.float32), 0.0))  # noqa: E731
-    root = lambda context: (jnp.zeros(()), -shortfall(context.goal) / UNITS.spread)  # noqa: E731
+    shortfall = lambda goal: jnp.mean(jnp.maximum(goal - jnp.asarray(returns, jnp.float32), 0.0))
+    root = lambda context: (jnp.zeros(()), -shortfall(context.goal) / UNITS.spread)
     form = GoalObjective(rp.CVaR(0.2))
     found = np.asarray(form.refresh(form.plan(), root, UNITS, jnp.float32(0.5)).first)
     assert len(found) == form.members

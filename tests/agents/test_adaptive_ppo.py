@@ -24,7 +24,7 @@ UNITS = Units(jnp.float32(2.0), jnp.float32(0.0), jnp.float32(-10.0), jnp.float3
 def test_an_episode_earns_the_utility_of_its_return(risk, discount):
     objective, rewards = GoalObjective(rp.parse_risk(risk)), [1.0, -4.0, 2.5, 0.3]
     first = context = Goal(jnp.float32(1.7))
-    utility = lambda context, z: objective.utility(context, jnp.float32(z) / UNITS.spread, objective.plan(), UNITS)  # noqa: E731
+    utility = lambda context, z: objective.utility(context, jnp.float32(z) / UNITS.spread, objective.plan(), UNITS)
     earned = 0.0
     for time, reward in enumerate(rewards):
         earned += discount**time * float(utility(context, reward) - utility(context, 0.0))

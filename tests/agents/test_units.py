@@ -63,8 +63,8 @@ def with_spread(state: AgentState, unit: float, wanted: float) -> AgentState:
 def learned(agent: Agent) -> AgentState:
     """Return a state whose networks and targets differ, and differ from fresh ones."""
     one, other = (agent.init(spec_of(agent), key=jax.random.key(i)) for i in (0, 1))
-    noisy = lambda x: x + 0.3 * jax.random.normal(jax.random.key(x.size), x.shape)  # noqa: E731
-    is_weight = lambda x: eqx.is_inexact_array(x) and x.ndim > 1  # noqa: E731
+    noisy = lambda x: x + 0.3 * jax.random.normal(jax.random.key(x.size), x.shape)
+    is_weight = lambda x: eqx.is_inexact_array(x) and x.ndim > 1
     params, targets = (jax.tree.map(lambda x: noisy(x) if is_weight(x) else x, s.params) for s in (one, other))
     return dataclasses.replace(one, params=params, target_params=targets)
 

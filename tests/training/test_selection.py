@@ -140,7 +140,7 @@ def test_the_law_of_a_mixture_is_the_mixture_of_laws(run):
     # Two first goals, so far apart that they lead to different actions or to none.
     shares, first = np.zeros((2, 2, 13), np.float32)
     shares[:, [0, 2]], first[:, [0, 2]] = (0.25, 0.75), (-300.0, 300.0)
-    places = lambda lanes: (lanes.agent_state.params.plan.weights, lanes.agent_state.params.plan.first)  # noqa: E731
+    places = lambda lanes: (lanes.agent_state.params.plan.weights, lanes.agent_state.params.plan.first)
     mixed = eqx.tree_at(places, run.lanes, (jnp.asarray(shares), jnp.asarray(first)))
     other = rp.Run(run.agents, run.environments, 2, mixed)
     members = other.policy().members()

@@ -209,7 +209,6 @@ class ActorCritic(eqx.Module):
 
 
 def _batches(agent: Any) -> int:
-    """Return the number of batches in one update."""
     return agent.actor.policy_delay if isinstance(agent, ActorCritic) else 1
 
 

@@ -71,7 +71,6 @@ class Replay(Experience):
     train_freq: int = eqx.field(static=True)
     """Environment steps for each update."""
     learning_starts: int = eqx.field(static=True)
-    """Environment steps before learning starts."""
     window: int = eqx.field(static=True, default=0)
     """Observations of history with each sample; 0 for none."""
     n_steps: int = eqx.field(static=True, default=1)
@@ -79,7 +78,6 @@ class Replay(Experience):
 
     @property
     def warm_up(self) -> int:
-        """Return the steps before learning starts."""
         return self.learning_starts
 
     def moves(self, num_envs: int) -> int:
@@ -98,7 +96,6 @@ class Replay(Experience):
             )
 
     def init(self, example: Any, lanes: int, num_envs: int, sharding: Any = None) -> ReplayBuffer:
-        """Return an empty ring."""
         return make_replay_buffer(example, max(self.buffer_size // num_envs, 2), lanes * num_envs, sharding)
 
     def batch(self, store: ReplayBuffer, lanes: int, following: TimeStep, memory: Any, *, keys: Keys) -> Any:
@@ -119,11 +116,9 @@ class Rollout(Experience):
         return 0
 
     def moves(self, num_envs: int) -> int:
-        """Return T."""
         return self.length
 
     def updates(self, num_envs: int) -> int:
-        """Return 1."""
         return 1
 
     def require_fit(self, num_envs: int) -> None:
@@ -135,10 +130,10 @@ class Rollout(Experience):
 
     def batch(self, store: ReplayBuffer, lanes: int, following: TimeStep, memory: Any, *, keys: Keys) -> Trajectory:
         """Return the whole store; an iteration has just filled it, so its first row is the oldest."""
-        one = lambda row: unpack(store.example, row)  # noqa: E731
+        one = lambda row: unpack(store.example, row)
         steps: Transition = jax.vmap(jax.vmap(one))(jax.lax.optimization_barrier(store.rows))
         shape = (self.length, lanes, store.rows.shape[1] // lanes)
-        by_lane = lambda x: jnp.moveaxis(x.reshape(*shape, *x.shape[2:]), 1, 0)  # noqa: E731
+        by_lane = lambda x: jnp.moveaxis(x.reshape(*shape, *x.shape[2:]), 1, 0)
         return Trajectory(jax.tree.map(by_lane, steps), following, memory)
 
 
@@ -156,7 +151,6 @@ class Logged(Experience):
 
     @property
     def warm_up(self) -> int:
-        """Return 0."""
         return 0
 
     def moves(self, num_envs: int) -> int:
@@ -164,7 +158,6 @@ class Logged(Experience):
         return 0
 
     def updates(self, num_envs: int) -> int:
-        """Return 1."""
         return 1
 
     def require_fit(self, num_envs: int) -> None:

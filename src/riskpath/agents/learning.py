@@ -56,7 +56,7 @@ def mean_over(loss: Any, *batch: Any) -> Float[Array, ""]:
 def observe_batch(state: AgentState, batch: Any) -> AgentState:
     """Update the running statistics of observations, in the target networks as well."""
     transition = step_of(batch[0] if isinstance(batch, tuple) else batch)
-    places = lambda s: (s.params, s.target_params)  # noqa: E731
+    places = lambda s: (s.params, s.target_params)
     observed = transition.observation
     updated = tuple(update_statistics(networks, observed) for networks in places(state))
     return eqx.tree_at(places, state, updated)
@@ -81,7 +81,7 @@ def scales(training: Training, state: AgentState) -> tuple[Float[Array, ""], Flo
 def update_target(agent: ReplayAgent, state: AgentState, clock: Clock) -> AgentState:
     """Move the target networks towards the parameters, target ← target + rate (params − target), then `refresh`."""
     state, rate = follow_unit(agent, state, clock), jnp.asarray(agent.target_update[1])
-    move = lambda target, new: jnp.where(rate >= 1.0, new, target + rate * (new - target))  # noqa: E731
+    move = lambda target, new: jnp.where(rate >= 1.0, new, target + rate * (new - target))
     arrays, fixed = eqx.partition(state.target_params, eqx.is_inexact_array)
     moved = jax.tree.map(move, arrays, eqx.filter(state.params, eqx.is_inexact_array))
     state = eqx.tree_at(lambda s: s.target_params, state, eqx.combine(moved, fixed))

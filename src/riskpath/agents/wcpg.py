@@ -74,7 +74,7 @@ class WCPG(CVaRPolicyAgent):
         t, steps, state, g = self.training, batch.steps, follow_size(state), self.discount
         unit, (taken, level, variance) = unit_of(state), steps.extras
         mean, variance, reward = taken.value / unit, variance / unit**2, steps.reward / unit
-        ahead = lambda step, level: read(state.params, step.next_observation, step.next_action_mask, level)[1:]  # noqa: E731
+        ahead = lambda step, level: read(state.params, step.next_observation, step.next_action_mask, level)[1:]
         goes_on, decay = jnp.where(steps.terminated, 0.0, g), decay_of(self, steps)
         later, spread = jax.vmap(jax.vmap(ahead))(steps, level)
         gains = generalised_advantages(reward + goes_on * later - mean, decay)

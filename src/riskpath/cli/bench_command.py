@@ -14,7 +14,6 @@ from riskpath.experiments.bench_tables import SCORES, about_task, agents_of, tas
 from riskpath.validation import given
 
 SUITES = ("suite",)
-"""The benchmarks by name."""
 
 
 def bench(
@@ -79,7 +78,6 @@ def bench(
 
 
 def _command(options: dict[str, Any], quick: bool) -> str:
-    """Return the command that makes the same result."""
     words = ["riskpath", "bench", "suite"]
     for name, value in options.items():
         words += [f"--{name}", *map(str, value if isinstance(value, tuple) else [value])]

@@ -171,7 +171,6 @@ def risks() -> None:
 
 
 def _print_list(kinds: Mapping[str, Any]) -> None:
-    """Print names, and the first line of each docstring."""
     width = max(map(len, kinds)) + 2
     for name, kind in kinds.items():
         print(f"{name:{width}}{next(iter((kind.__doc__ or '').splitlines()), '')}")

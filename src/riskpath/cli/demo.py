@@ -121,5 +121,4 @@ def _draw(runs: dict[str, Run], solutions: dict[str, Any], found: Any) -> Any:
 
 
 def _pooled(run: Run) -> Law:
-    """Return the return distribution with the seeds pooled."""
     return Law.mix([run.law(seed) for seed in range(run.seeds)], [1 / run.seeds] * run.seeds)

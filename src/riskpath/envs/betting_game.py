@@ -63,7 +63,6 @@ class BettingGame(FiniteProblem):
         return scaled(purse.money, self.max_money), logarithm, scaled(purse.round, self.rounds)
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
-        """Return the problem for the exact solvers."""
         bet_of, is_over, features = self.bet, self.is_over, self.features  # Equinox binds slowly
         p_win, actions = self.p_win, range(self.bets + 1)
 

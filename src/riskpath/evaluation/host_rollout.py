@@ -107,7 +107,7 @@ def _turn(
     memory, previous = anew(done, (first, jnp.zeros_like(previous)), (memory, previous))
     key, act_key = jax.random.split(key)
     seen = (observation, reward, mask, previous, time)
-    act = lambda agent, state, memory, seen, key: act_greedily(agent, state, memory, TimeStep(*seen), key=key)  # noqa: E731
+    act = lambda agent, state, memory, seen, key: act_greedily(agent, state, memory, TimeStep(*seen), key=key)
     each = eqx.filter_vmap(act, in_axes=(None, None, 0, 0, 0))
     output = eqx.filter_vmap(each)(agent, state, memory, seen, jax.random.split(act_key, (lanes, width)))
     action = output.action.reshape(lanes * width, *output.action.shape[2:])

@@ -153,7 +153,7 @@ class LearnedPolicy:
         assert isinstance(self.agent, Population)
         alone = np.eye(self.agent.population()[0], dtype=np.float32)
         with_members = self.agent.with_members
-        state = lambda member: with_members(self.state, jnp.asarray(alone[member]))  # noqa: E731
+        state = lambda member: with_members(self.state, jnp.asarray(alone[member]))
         return [(w, LearnedPolicy(self.agent, state(m), self.environment)) for m, w in self._weights.items()]
 
     @functools.cached_property
@@ -257,7 +257,6 @@ class LearnedPolicy:
         return memory, arrays, names
 
     def _number(self, state: Any) -> int:
-        """Return the number of a state of a finite problem."""
         numbers = _names(getattr(self.environment, "problem", None))[0]
         if not _is_known(state, numbers):
             raise RiskpathError(f"the problem has no state {short(state)}; it has {_few(numbers)}")
@@ -293,7 +292,6 @@ def _is_known(name: Any, names: Collection[Any]) -> bool:
 
 
 def _few(names: Collection[Any]) -> str:
-    """Return the first few names."""
     return ", ".join(repr(name) for name in list(names)[:6]) + (", …" if len(names) > 6 else "")
 
 
@@ -302,7 +300,6 @@ _act = eqx.filter_jit(act_with_memory)
 
 @eqx.filter_jit
 def _act_all(agent: Agent, state: AgentState, memories: Any, *arrays: Any) -> Any:
-    """Return greedy actions and memories for many situations."""
     return jax.vmap(lambda memory, *arrays: act_with_memory(agent, state, memory, *arrays))(memories, *arrays)
 
 

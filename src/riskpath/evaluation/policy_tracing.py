@@ -32,7 +32,7 @@ class TracedPolicy:
     def inputs(self, count: Any) -> tuple[Any, ...]:
         """Return shapes and types of the program of many environments; `count` may be a symbol."""
         about = self.description
-        array = lambda shape, dtype: jax.ShapeDtypeStruct((count, *shape), jnp.dtype(dtype))  # noqa: E731
+        array = lambda shape, dtype: jax.ShapeDtypeStruct((count, *shape), jnp.dtype(dtype))
         memory = tuple(array(leaf["shape"], leaf["dtype"]) for leaf in about["memory"])
         observation = array(about["observation"]["shape"], about["observation"]["dtype"])
         masks, flags = array((about["num_actions"],), bool), array((), bool)

@@ -95,7 +95,7 @@ def _rollout_piece(agent: Agent, env: Environment, state: AgentState, spec: EnvS
 
         account = (jnp.zeros(()), jnp.zeros(()), jnp.ones(()))
         carry = (*begin(env, spec, start_key), state.initial_memory, account, jnp.zeros((), bool), key)
-        going = lambda carry: ~carry[4] & (carry[1].time < limit)  # noqa: E731
+        going = lambda carry: ~carry[4] & (carry[1].time < limit)
         _, _, _, (total, discounted, _), done, _ = jax.lax.while_loop(going, step, carry)
         return total, discounted, done
 
@@ -110,7 +110,7 @@ def _piece(agent: Agent, state: AgentState, spec: EnvSpec, lanes: int) -> int:
     """
     known = shapes_of((agent, state, spec))
     if known not in _NEEDED:
-        one = lambda tree: jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, tree)  # noqa: E731
+        one = lambda tree: jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, tree)
         shapes = eqx.filter_eval_shape(one, (agent, state))
         closed = eqx.filter_make_jaxpr(lambda a, s: _first_action(a, s, spec))(*shapes)[0]
         _NEEDED[known] = _intermediate_bytes(closed.jaxpr)

@@ -162,7 +162,6 @@ def bench(
 
 
 def _risks(risks: Any, quick: bool) -> Any:
-    """Return the measures: one or several, or the default ones."""
     if risks is None:
         return QUICK_RISKS if quick else RISKS
     return [risks] if isinstance(risks, str) or not hasattr(risks, "__iter__") else risks

@@ -192,7 +192,7 @@ def _as_entrant(agent: Any, name: str = "") -> Entrant:
     if isinstance(agent, str):
         return AGENTS[_match("agent", agent, AGENTS)]._replace(**({"name": name} if name else {}))
     if isinstance(agent, Agent):
-        make = lambda risk, parts: replace(agent, risk=risk)  # noqa: E731
+        make = lambda risk, parts: replace(agent, risk=risk)
         return Entrant(name or type(agent).__name__, make, isinstance(agent.risk, Mean))
     if isinstance(agent, type) and issubclass(agent, Agent):
         return _entrant(name or agent.__name__, agent)
@@ -243,7 +243,7 @@ def _suite_identity(name: str) -> Any:
 
 def _match(what: str, text: str, known: Iterable[str]) -> str:
     """Return the name that a text means, in any spelling of its words."""
-    plain = lambda name: simplify(name).replace(" ", "")  # noqa: E731
+    plain = lambda name: simplify(name).replace(" ", "")
     for name in known:
         if plain(name) == plain(text):
             return name
@@ -251,7 +251,6 @@ def _match(what: str, text: str, known: Iterable[str]) -> str:
 
 
 def _listed(things: Any) -> list[Any]:
-    """Return one thing or several as a list."""
     single = isinstance(things, str | Agent | Environment | FiniteMDP | BenchProblem | type)
     if not single and not isinstance(things, Iterable):
         raise RiskpathError(f"a benchmark takes a list or a dictionary of agents and problems, got {things!r}")

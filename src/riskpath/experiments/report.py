@@ -86,7 +86,6 @@ class Experiment(NamedTuple):
     parts: Callable[[bool], list[str]]
     """Returns the names that `only` chooses from."""
     seeds: int = 8
-    """Default number of seeds."""
     on_ray: bool = False
     """Whether it takes `ray=`, the address of a cluster."""
 

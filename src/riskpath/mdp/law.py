@@ -235,21 +235,18 @@ def _require_finite(x: Vector) -> Vector:
 
 
 def _vector(values: Iterable[float]) -> Vector:
-    """Return numbers as a float64 array."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise RiskpathError(f"expected a list of numbers, got {short_repr(values)}")
     return _numbers(values if isinstance(values, np.ndarray) else list(values))
 
 
 def _number(value: Any) -> float:
-    """Return one number, which may be infinite or NaN."""
     if np.ndim(number := _numbers(value, "a number")):
         raise RiskpathError(f"expected a number, got {short_repr(value)}")
     return float(number)
 
 
 def _numbers(values: Any, what: str = "a list of numbers") -> np.ndarray:
-    """Return a number or numbers as a float64 array."""
     try:
         found = np.asarray(values)
         if found.dtype.kind not in "biufO":  # texts of numbers are not numbers

@@ -160,7 +160,6 @@ def _from_sample(returns: Any, label: str | None, measure: Any) -> Distribution:
 
 
 def _measure(risk: Any) -> Any:
-    """Return a measure, read from its text if it is one."""
     if risk is None or hasattr(risk, "distort"):
         return risk
     return parse_risk(risk)

@@ -146,7 +146,7 @@ def _samples(run: Run) -> list[Sample]:
     if plain is not None and exact is not None:
         return [Sample(*both, True) for both in zip(plain, exact, strict=True)]
     evaluation = run.evaluate(_episodes(run), seed=1)
-    laws = lambda returns: [Law.of_sample(np.asarray(seed, np.float64)) for seed in returns]  # noqa: E731
+    laws = lambda returns: [Law.of_sample(np.asarray(seed, np.float64)) for seed in returns]
     discounted = [laws(one) for one in evaluation.discounted]
     if plain is None:
         return [Sample(laws(evaluation.returns[one]), discounted[one], False) for one in settings]

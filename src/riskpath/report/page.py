@@ -125,7 +125,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):  # numbers are many, so they are shortened here
-        short = lambda x: float(f"{x:.{DIGITS}g}") if math.isfinite(x) else None  # noqa: E731
+        short = lambda x: float(f"{x:.{DIGITS}g}") if math.isfinite(x) else None
         return [short(part) if type(part) is float else _plain(part) for part in value]
     if isinstance(value, bool | int | str) or value is None:
         return value

@@ -46,7 +46,6 @@ class Mixture(DistortionMeasure):
 
     @property
     def concave(self) -> bool:
-        """Whether all measures of the mixture are concave."""
         return all(measure.concave for measure in self.measures)
 
     def __str__(self) -> str:
@@ -87,12 +86,10 @@ class WeightedSum(RiskMeasure):
 
     @property
     def order(self) -> int:
-        """The least order of its parts."""
         return min(measure.order for measure in self.measures)
 
     @property
     def monetary(self) -> bool:
-        """Whether all of its parts are."""
         return all(measure.monetary for measure in self.measures)
 
     def __str__(self) -> str:
@@ -188,7 +185,6 @@ class Distortion(DistortionMeasure):
             raise RiskpathError(f"{self.name}: averse=True needs a convex distortion (a concave h)")
 
     def distort(self, tau: Tau) -> Any:
-        """Return h⁻¹(τ)."""
         return self.function(tau)
 
     def weight(self, cdf: Tau) -> Any:
@@ -197,7 +193,6 @@ class Distortion(DistortionMeasure):
 
     @property
     def concave(self) -> bool:
-        """Whether the measure was declared averse."""
         return self.averse
 
     def __str__(self) -> str:

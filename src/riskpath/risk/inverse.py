@@ -48,7 +48,7 @@ def inverse(function: Callable[[Any], Any], y: Any, side: Literal["left", "right
     steps = 8 - math.frexp(float(xp.finfo(y.dtype).eps))[1]
     if xp is jnp:
         low, half = jnp.zeros_like(y), jnp.ones_like(y) / 2
-        halve = lambda _, at: (jnp.where(below(function(sum(at)), y), sum(at), at[0]), at[1] / 2)  # noqa: E731
+        halve = lambda _, at: (jnp.where(below(function(sum(at)), y), sum(at), at[0]), at[1] / 2)
         low, _ = jax.lax.fori_loop(0, steps, halve, (low, half))
         x = _newton_step(function, jax.lax.stop_gradient(low), y)
         return jnp.where(beyond(y, function(jnp.ones_like(y))), 1.0, jnp.where(y <= 0, 0.0, x))

@@ -90,7 +90,7 @@ def run_plan(
     worker = engine(ray)
     try:
         store = None if out is None else SweepFolder(out)
-        best = lambda: plan.width(worker.devices, worker.slots)  # noqa: E731
+        best = lambda: plan.width(worker.devices, worker.slots)
         width = best() if store is None else store.begin(plan.configuration(), best)
         lanes = {} if store is None else store.lanes()
         cells = plan.cells(width, worker.devices)

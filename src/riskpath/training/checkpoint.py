@@ -113,7 +113,6 @@ class Checkpointer:
     """Saves a run at intervals while it is trained."""
 
     path: str | Path
-    """The folder."""
     every_seconds: float | None = 300.0
     """Save when this time has passed since the last save; None to count steps only."""
     every_steps: int | None = None
@@ -240,7 +239,7 @@ def _read_array(file: Any, like: Any) -> Any:
 
 def _plain_arrays(tree: Any) -> Any:
     """Return the tree with random keys as numbers and all arrays as JAX arrays."""
-    plain = lambda x: jax.random.key_data(x) if is_key(x) else jnp.asarray(x) if isinstance(x, np.ndarray) else x  # noqa: E731
+    plain = lambda x: jax.random.key_data(x) if is_key(x) else jnp.asarray(x) if isinstance(x, np.ndarray) else x
     return jax.tree.map(plain, tree)
 
 

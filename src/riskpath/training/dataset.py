@@ -146,7 +146,6 @@ class Dataset:
             return minari.create_dataset_from_buffers(dataset_id, buffers, **{**spaces, **about})
 
     def _spaces(self) -> dict[str, Any]:
-        """Return Gymnasium's spaces of observations and actions."""
         if self.translation is not None:
             listed = self.translation.observation_space, self.translation.action_space
             return dict(zip(("observation_space", "action_space"), listed, strict=True))

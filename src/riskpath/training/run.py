@@ -81,7 +81,7 @@ class Run(RunState):
             floor: Another floor, for an agent that was trained with `subject_to`.
         """
         agents, lanes = serve(self, [parse_risk(risk) for risk in risks], floor)
-        first = lambda listed: [listed[0]] * len(agents) if listed else []  # noqa: E731
+        first = lambda listed: [listed[0]] * len(agents) if listed else []
         sources, environments = first(self.sources), first(self.environments)
         run = Run(agents, environments, self.seeds, lanes, sources=sources, first_seed=self.first_seed)
         with counting("comparing members", "blocks of episodes") as progress:
@@ -115,7 +115,6 @@ class Run(RunState):
         return LearnedPolicy(agent, state, self.environments[setting])
 
     def _lane(self, seed: int, setting: int) -> int:
-        """Return the number of a lane."""
         require_whole(seed=seed, setting=setting)
         if not (0 <= seed < self.seeds and 0 <= setting < len(self.agents)):
             raise RiskpathError(f"no seed {seed} of {self.seeds}, setting {setting} of {len(self.agents)} (from 0)")
@@ -242,7 +241,7 @@ class Run(RunState):
             if discount != 1 and any(agent.discount != discount for agent in self.agents):
                 raise RiskpathError(f"discount must be 1 or the agents' own for sampled returns, got {discount:g}")
             return self.evaluate().values(discounted=discount != 1)
-        value = lambda i, seed: float(self.agents[i].risk.value(self.law(seed, i, discount)))  # noqa: E731
+        value = lambda i, seed: float(self.agents[i].risk.value(self.law(seed, i, discount)))
         return np.array([[value(i, seed) for seed in range(self.seeds)] for i in range(len(self.agents))])
 
     def plot(

@@ -118,7 +118,7 @@ def serve(run: RunState, risks: Sequence[RiskMeasure], floor: float | None = Non
                 f"this run was trained for {trained.risk} and cannot serve {risk}: "
                 "rp.Adaptive trained for a CVaR serves all its levels; run.evaluate().risk(…) measures this policy"
             )
-    is_risk = lambda x: isinstance(x, RiskMeasure)  # noqa: E731
+    is_risk = lambda x: isinstance(x, RiskMeasure)
     agents = [eqx.tree_at(lambda a: a.risk, trained, risk, is_leaf=is_risk) for risk in risks or [trained.risk]]
     lanes = run.lanes
     parts = (lanes.agent_state, lanes.env, lanes.keys, lanes.recent)
@@ -131,7 +131,7 @@ def serve(run: RunState, risks: Sequence[RiskMeasure], floor: float | None = Non
 @eqx.filter_jit
 def _repeat_first(tree: Any, seeds: int, times: int) -> Any:
     """Return the lanes of the first setting several times."""
-    first = lambda x: jnp.tile(x[:seeds], (times, *[1] * (x.ndim - 1))) if eqx.is_array(x) else x  # noqa: E731
+    first = lambda x: jnp.tile(x[:seeds], (times, *[1] * (x.ndim - 1))) if eqx.is_array(x) else x
     return jax.tree.map(first, tree)
 
 

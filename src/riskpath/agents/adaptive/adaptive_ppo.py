@@ -70,7 +70,6 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
 
     @property
     def objective(self) -> GoalObjective:
-        """Return the objective of goals."""
         return GoalObjective(self.risk, OFFSETS)
 
     def units(self, state: AgentState) -> Units:
@@ -137,7 +136,7 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         assert episodes is not None
 
         def root(context: Goal) -> tuple[Any, Float[Array, ""]]:
-            start = lambda observation, mask: self._utility(state, context, observation, mask, zero)  # noqa: E731
+            start = lambda observation, mask: self._utility(state, context, observation, mask, zero)
             return (), jnp.mean(jax.vmap(start)(episodes.first_observation, episodes.first_action_mask))
 
         plan = self.objective.refresh(state.params.plan, root, self.units(state), clock.done)

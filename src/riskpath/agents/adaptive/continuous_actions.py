@@ -146,7 +146,6 @@ class AdaptiveContinuous(ActorCritic, AdaptiveAgent):  # pyright: ignore[reportI
         return cell_quantiles(law, taus)[:, None] / scales(self.training, state)[0]
 
     def estimate(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, " 1"]:
-        """Return β of the return to go."""
         memory = self.likeliest(state, memory, time_step)
         _, law = self._best(state, memory, time_step)
         return self.value_of(state, memory.context, law[:, None])
@@ -154,7 +153,6 @@ class AdaptiveContinuous(ActorCritic, AdaptiveAgent):  # pyright: ignore[reportI
     def best_law(
         self, state: AgentState, memory: Memory, time_step: TimeStep
     ) -> tuple[Float[Array, " N"], Float[Array, ""]]:
-        """Return the distribution of the best action, and its expected utility."""
         _, law = self._best(state, memory, time_step)
         return law, self.expected_utility(state, memory.context, law)
 

@@ -88,7 +88,6 @@ class GoalObjective(Objective):
 
     @property
     def context_size(self) -> int:
-        """Return the number of features of a goal."""
         return 3 * NUMBER_WAVES
 
     @property
@@ -97,11 +96,9 @@ class GoalObjective(Objective):
         return len(self.offsets) + len(FACTORS)
 
     def plan(self) -> Goals:
-        """Return the plan before anything is known."""
         return Goals(jnp.zeros((self.members,)), jnp.eye(self.members)[0], jnp.zeros((len(LEVELS),)))
 
     def first(self, plan: Goals, member: Int[Array, ""]) -> Goal:
-        """Return the context at the start of an episode."""
         return Goal(plan.first[member])
 
     def preferred(self, plan: Goals) -> Int[Array, ""]:
@@ -120,7 +117,6 @@ class GoalObjective(Objective):
         return Goal(chosen + NEARBY * units.spread * _normal(jnp.clip(draws[1], 1e-6, 1.0 - 1e-6)))
 
     def advance(self, context: Goal, reward: Float[Array, "*G"], discount: Any) -> Goal:
-        """Return the goal after a reward."""
         return Goal((context.goal - reward) / discount)
 
     def encode(self, context: Goal, units: Units, expected: Float[Array, ""]) -> Float[Array, " F"]:
@@ -172,7 +168,7 @@ class GoalObjective(Objective):
         b = jnp.concatenate([lowest + (highest - lowest) * line, low + (high - low) * line])
         _, utility = jax.vmap(lambda goal: root(Goal(goal)))(b)
         level = parts(self.risk)[1]
-        best = lambda eta: b[jnp.argmax(b / units.spread + utility / eta)]  # noqa: E731
+        best = lambda eta: b[jnp.argmax(b / units.spread + utility / eta)]
         near = best(level) + units.spread * jnp.asarray(self.offsets)
         others = jax.vmap(best)(jnp.clip(level * jnp.asarray(FACTORS), LEVELS[0] / 4, 1.0))
         return Goals(jnp.concatenate([near, others]), plan.weights, jax.vmap(best)(jnp.asarray(LEVELS)))
@@ -186,5 +182,4 @@ def _useful(plan: Goals, units: Units) -> tuple[Float[Array, ""], Float[Array, "
 
 
 def _normal(draw: Float[Array, "*N"]) -> Float[Array, "*N"]:
-    """Return normal numbers from uniform ones."""
     return math.sqrt(2.0) * jax.lax.erf_inv(2.0 * draw - 1.0)

@@ -93,7 +93,6 @@ class UtilityObjective(Objective):
 
     @property
     def context_size(self) -> int:
-        """Return the number of features of a context."""
         return 3 * NUMBER_WAVES + self.members + 1
 
     @property
@@ -104,12 +103,10 @@ class UtilityObjective(Objective):
         return 1 if is_expected_utility(self.risk) else MEMBERS
 
     def plan(self) -> Laws:
-        """Return the plan before anything is known."""
         count = self.members
         return Laws(jnp.zeros((count, ATOMS)), jnp.eye(count)[0], jnp.zeros(count), jnp.zeros(()))
 
     def first(self, plan: Laws, member: Int[Array, ""]) -> Standing:
-        """Return the context at the start of an episode."""
         return Standing(member, jnp.zeros(()), jnp.ones(()))
 
     def preferred(self, plan: Laws) -> Int[Array, ""]:
@@ -125,7 +122,6 @@ class UtilityObjective(Objective):
         return self.explore(plan, units, draws[0])
 
     def advance(self, context: Standing, reward: Float[Array, ""], discount: Any) -> Standing:
-        """Return the context after a reward."""
         return Standing(context.member, context.so_far + context.weight * reward, context.weight * discount)
 
     def encode(self, context: Standing, units: Units, expected: Float[Array, ""]) -> Float[Array, " F"]:
@@ -183,7 +179,7 @@ class UtilityObjective(Objective):
         """Return equally spaced returns, and u of each candidate there, in units."""
         margin = 0.05 * (units.high - units.low)
         knots = jnp.linspace(units.low - margin, units.high + margin, KNOTS)
-        tables = lambda risk: jax.vmap(lambda atoms: influence_table(risk, knots, atoms, units))(laws)  # noqa: E731
+        tables = lambda risk: jax.vmap(lambda atoms: influence_table(risk, knots, atoms, units))(laws)
         if self.floor is None:
             return knots, tables(self.risk)
         shares = jnp.asarray(FLOOR_SHARES * 2)[:, None]

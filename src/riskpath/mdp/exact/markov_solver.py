@@ -96,7 +96,6 @@ def _last_to_first(mdp: FiniteMDP) -> list[State] | None:
 
 
 def _successors(mdp: FiniteMDP, state: State) -> list[State]:
-    """Return the non-terminal next states of a state."""
     listed = (o.next for outcomes in mdp.outcomes[state].values() for o in outcomes)
     return [state for state in dict.fromkeys(listed) if state in mdp.outcomes]
 
@@ -210,7 +209,6 @@ def _iterate(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None) -> So
 
 
 def _greedy_policy(mdp: FiniteMDP, table: Table, risk: RiskMeasure) -> dict[State, Action]:
-    """Return the first greedy action of every state."""
     states = dict.fromkeys(state for state, _ in table)
     return {state: first(greedy_actions(mdp, table, state, state, risk)) for state in states}
 
