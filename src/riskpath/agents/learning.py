@@ -65,16 +65,16 @@ def observe_batch(state: AgentState, batch: Any) -> AgentState:
 def scales(training: Training, state: AgentState) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return the factor on rewards inside the critics, and kappa in the critics' units.
 
-    Unless they are given, the factor is 1 / `Episodes.spread`, and kappa is 1% of the standard deviation of returns.
+    Unless they are given, the factor is 1 / `Episodes.unit`, and kappa is 1% of the standard deviation of returns.
     """
     one, episodes = jnp.ones(()), state.episodes
-    spread, deviation = (one, one) if episodes is None else (episodes.spread, episodes.deviation)
+    unit, deviation = (one, one) if episodes is None else (episodes.unit, episodes.deviation)
     kappa = (
-        jnp.maximum(KAPPA * jnp.minimum(deviation, spread), SMALLEST_KAPPA * spread)
+        jnp.maximum(KAPPA * jnp.minimum(deviation, unit), SMALLEST_KAPPA * unit)
         if training.kappa is None
         else training.kappa
     )
-    scale = 1.0 / spread if training.reward_scale is None else jnp.asarray(training.reward_scale)
+    scale = 1.0 / unit if training.reward_scale is None else jnp.asarray(training.reward_scale)
     return scale, jnp.asarray(kappa * scale)
 
 
@@ -98,7 +98,7 @@ def follow_unit(agent: ReplayAgent, state: AgentState, clock: Clock) -> AgentSta
     t, episodes = agent.training, state.episodes
     if episodes is None or t.reward_scale is not None:
         return state
-    old, wanted = episodes.spread, episodes.wanted_unit
+    old, wanted = episodes.unit, episodes.wanted_unit
     stays = (wanted <= 0) | t.settled(clock.done) | ((wanted < STEP * old) & (old < STEP * wanted))
     return in_unit(state, jnp.where(stays, old, wanted))
 
@@ -106,7 +106,7 @@ def follow_unit(agent: ReplayAgent, state: AgentState, clock: Clock) -> AgentSta
 def in_unit(state: AgentState, unit: Float[Array, ""]) -> AgentState:
     """Return the state with another unit of the critics; what they predict stays the same."""
     assert state.episodes is not None
-    factor, episodes = state.episodes.spread / unit, replace(state.episodes, spread=unit)
+    factor, episodes = state.episodes.unit / unit, replace(state.episodes, unit=unit)
     networks = (rescale_critics(one, factor) for one in (state.params, state.target_params))
     return AgentState(*networks, state.opt_state, state.initial_memory, episodes)
 
@@ -204,7 +204,7 @@ def within_returns(
         return future
     scale, _ = scales(agent.training, state)
     units = Units.of(state.episodes, 1.0 / scale)
-    margin = MARGIN * units.spread
+    margin = MARGIN * units.unit
     last = jax.tree.map(lambda x: x[ahead.last], segment.steps)
     weight = jnp.maximum(power(agent.discount, last.time + 1), 1e-30)
     low, high = units.low - margin - last.return_so_far, units.high + margin - last.return_so_far

@@ -152,8 +152,8 @@ class LearnedPolicy:
             return [(1.0, self)]
         assert isinstance(self.agent, Population)
         alone = np.eye(self.agent.population()[0], dtype=np.float32)
-        with_members = self.agent.with_members
-        state = lambda member: with_members(self.state, jnp.asarray(alone[member]))
+        with_weights = self.agent.with_weights
+        state = lambda member: with_weights(self.state, jnp.asarray(alone[member]))
         return [(w, LearnedPolicy(self.agent, state(m), self.environment)) for m, w in self._weights.items()]
 
     @functools.cached_property

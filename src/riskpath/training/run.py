@@ -33,7 +33,7 @@ from riskpath.training.progress import counting
 from riskpath.training.recording import stored_episodes
 from riskpath.training.run_state import RunState
 from riskpath.training.sampling import episodes_for, sample_returns
-from riskpath.training.selection import select_members, serve
+from riskpath.training.selection import select_candidates, serve
 from riskpath.validation import given, require_counts, require_whole
 
 
@@ -84,8 +84,8 @@ class Run(RunState):
         first = lambda listed: [listed[0]] * len(agents) if listed else []
         sources, environments = first(self.sources), first(self.environments)
         run = Run(agents, environments, self.seeds, lanes, sources=sources, first_seed=self.first_seed)
-        with counting("comparing members", "blocks of episodes") as progress:
-            run.lanes = select_members(run, progress if run.sources else None)
+        with counting("comparing candidates", "blocks of episodes") as progress:
+            run.lanes = select_candidates(run, progress if run.sources else None)
         return run
 
     def policy(

@@ -149,7 +149,7 @@ class AdaptiveAgent(ContextAgent, ReplayAgent, Quantiles):
         """Return β of predicted returns to go, in the units of the return; for CVaR with the goal as its threshold."""
         _, probs = cells(self.training.num_quantiles)
         units = self.units(state)
-        return units.spread * self.objective.estimate(context, law, probs, units)
+        return units.unit * self.objective.estimate(context, law, probs, units)
 
 
 def _nearly_squared(error: Float[Array, ""]) -> Float[Array, ""]:

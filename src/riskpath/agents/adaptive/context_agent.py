@@ -79,12 +79,12 @@ class ContextAgent(Agent, Population, ServesMeasures):
         """Return the context with which a training episode starts, from uniform draws."""
 
     def population(self) -> tuple[int, int | None]:
-        return self.objective.members, self.selection_episodes
+        return self.objective.candidates, self.selection_episodes
 
     def preferred(self, state: AgentState) -> Int[Array, ""]:
         return self.objective.preferred(state.params.plan)
 
-    def with_members(self, state: AgentState, weights: Float[Array, " M"]) -> AgentState:
+    def with_weights(self, state: AgentState, weights: Float[Array, " M"]) -> AgentState:
         return eqx.tree_at(lambda s: s.params.plan.weights, state, weights)
 
     def weights(self, state: AgentState) -> Float[Array, " M"]:
