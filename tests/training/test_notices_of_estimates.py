@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.training import notices_of_estimates as notices
-from riskpath.training.notices_of_estimates import FEWEST_EPISODES, FEWEST_UPDATES, notice_of_estimates
+from riskpath.training import notices as notices
+from riskpath.training.notices import FEWEST_EPISODES, FEWEST_UPDATES, notice_of_estimates
 from tests.training.fakes import fake_run
 
 SPREAD, SAME = [-1.0, 3.0], [-99.0, -99.0]

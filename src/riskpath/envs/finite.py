@@ -129,6 +129,11 @@ def finite(problem: FiniteMDP) -> FiniteEnvironment:
     return FiniteEnvironment(tabulate(problem), problem)
 
 
+def name_of(env: Environment) -> str:
+    """Return the name of an environment: that of its finite problem, or of its class."""
+    return env.problem.name if isinstance(env, FiniteEnvironment) and env.problem else type(env).__name__
+
+
 class FiniteProblem(Environment):
     """A family of finite problems: its fields are parameters, and `mdp` makes the problem from them."""
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from riskpath.envs.finite import FiniteEnvironment
+from riskpath.envs.finite import FiniteEnvironment, name_of
 from riskpath.envs.plain_spaces import describe_space
 from riskpath.evaluation.policy_program import first_memory, needs_rewards, step_of
 from riskpath.version import __version__
@@ -63,7 +63,7 @@ def trace_learned(policy: Any) -> TracedPolicy:
         jax.tree.leaves(first_memory(state, spec)),
         agent=type(agent).__name__,
         risk=str(jax.tree.map(lambda level: float(f"{level:.6g}"), agent.risk)),
-        environment=env.problem.name if finite and env.problem else type(env).__name__,
+        environment=name_of(env),
         observation={"shape": list(shape), "dtype": np.dtype(dtype).name},
         observation_space=translation and _unless_array(translation.observation_space, shape),
         action_space=translation and _unless_array(translation.action_space),

@@ -14,7 +14,7 @@ from riskpath.agents.qrsrm import QRSRM
 from riskpath.agents.tql import TQL
 from riskpath.envs import BY_NAME as ENVIRONMENTS
 from riskpath.envs.environment import Environment
-from riskpath.envs.finite import FiniteEnvironment, FiniteProblem, as_finite, finite
+from riskpath.envs.finite import FiniteEnvironment, FiniteProblem, as_finite, finite, name_of
 from riskpath.envs.guarded_maze import GuardedMaze
 from riskpath.envs.random_mdp import RandomMDP
 from riskpath.errors import RiskpathError, did_you_mean
@@ -150,9 +150,8 @@ class BenchProblem:
 
 def known_optimum(env: Any, risk: RiskMeasure) -> float | None:
     """Return the optimum of an environment that is one of the suite, if the suite has it for this measure."""
-    called = env.problem.name if isinstance(env, FiniteEnvironment) and env.problem else type(env).__name__
     for name, references in suite_values().items():
-        same = str(risk) in references and called == type(SUITE[name]()).__name__
+        same = str(risk) in references and name_of(env) == type(SUITE[name]()).__name__
         if same and BenchProblem(env).identity == _suite_identity(name):
             return references[str(risk)].optimum
     return None

@@ -10,8 +10,7 @@ from riskpath.errors import RiskpathError, in_one_line
 from riskpath.nn.kernels import use_kernels
 from riskpath.training import fused_loop, host_loop
 from riskpath.training.checkpoint import Checkpointer
-from riskpath.training.notices import LOGGER
-from riskpath.training.notices_of_estimates import notice_of_estimates
+from riskpath.training.notices import LOGGER, notice_of_estimates
 from riskpath.training.plan import Plan
 from riskpath.training.progress import Pace, counting, working
 from riskpath.training.run import Run, TrainingStopped

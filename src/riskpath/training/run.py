@@ -28,7 +28,7 @@ from riskpath.training.dataset import Dataset
 from riskpath.training.lanes import stack
 from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.measured import SITUATIONS, Measured
-from riskpath.training.notices_of_estimates import notice_of_estimates
+from riskpath.training.notices import notice_of_estimates
 from riskpath.training.progress import counting
 from riskpath.training.recording import stored_episodes
 from riskpath.training.run_state import RunState
