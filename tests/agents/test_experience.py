@@ -29,7 +29,7 @@ SPEC = EnvSpec(2, (), num_states=1_000, max_episode_steps=6)
 )
 def test_an_iteration_is_moves_and_updates(experience, num_envs, moves, updates, warm_up):
     experience.require_fit(num_envs)
-    assert (experience.moves(num_envs), experience.updates(num_envs), experience.warm_up) == (moves, updates, warm_up)
+    assert (*experience.iteration(num_envs), experience.warm_up) == (moves, updates, warm_up)
 
 
 @pytest.mark.parametrize(("experience", "num_envs"), [(Replay(100, 4, 3, 0), 2), (Logged(100, 4), 2)])
