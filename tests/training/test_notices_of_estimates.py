@@ -1,4 +1,4 @@
-"""The notice about critics whose estimates have left the returns seen."""
+"""The notice about critics whose estimates are far from all returns that were seen."""
 
 from types import SimpleNamespace
 
@@ -53,6 +53,6 @@ def test_a_training_says_at_its_end_that_its_critic_left_the_returns(monkeypatch
     mdp = rp.FiniteMDP.from_outcomes({("s", "stay"): [(1.0, 1.0, "s")]}, "s", horizon=2)
     run = rp.train(agent, mdp, steps=60, progress=False)
     for text in (caplog.text, *run.notices):
-        assert "the critic has left the returns seen in 1 of 1 lanes" in text
+        assert "the critic predicts returns far from all that were seen, in 1 of 1 lanes" in text
     assert len(run.notices) == 1
     assert caplog.text.count(f"at step {run.steps:,} ") == 1

@@ -45,7 +45,7 @@ def three_state_report(result: dict[str, Any], out: Path) -> list[Rows | str]:
         for lane in result["policies"]
     ]
     return [
-        Rows(f"The paper's first figure: laws and their {result['risk']}, from the operators", laws),
+        Rows(f"The paper's first figure: distributions and their {result['risk']}, from the operators", laws),
         Rows(f"Learned policies: exact {result['risk']} of the whole return", policies),
     ]
 

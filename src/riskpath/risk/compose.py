@@ -33,7 +33,7 @@ class Mixture(DistortionMeasure):
 
     def __init__(self, parts: Iterable[tuple[Any, RiskMeasure | str]]):
         self.shares, measures = _flatten(parts)
-        self.measures = tuple(as_distortion(measure, "Mixture", "WeightedSum mixes it") for measure in measures)
+        self.measures = tuple(as_distortion(measure, "Mixture", "use WeightedSum to mix it") for measure in measures)
 
     def distort(self, tau: Tau) -> Any:
         """Return h⁻¹(τ) for the h of the mixture."""
@@ -113,7 +113,7 @@ def _check_shares(listed: tuple[Level, ...]) -> None:
 
 
 def as_distortion(
-    value: RiskMeasure | str, user: str = "a learning agent", others: str = "rp.solve serves it"
+    value: RiskMeasure | str, user: str = "a learning agent", others: str = "rp.solve accepts it"
 ) -> DistortionMeasure:
     """Return a measure that weighs outcomes by rank, or refuse another one for its `user`."""
     measure = parse_risk(value)

@@ -198,5 +198,5 @@ def _spec_of(episodes: list[Episode], states: int | None, actions: int | None, l
 
 def _at_least(name: str, given: int | None, most: int) -> int:
     if given is not None and given < most:
-        raise RiskpathError(f"{name} is {given}, but the data hold number {most - 1}")
+        raise RiskpathError(f"{name} is {given}, but the data contain number {most - 1}")
     return most if given is None else given

@@ -1,4 +1,4 @@
-"""Warnings of one line: the agent does not suit the environment, or its critic has left the returns seen.
+"""Warnings of one line: the agent does not suit the environment, or its critic predicts returns that are far off.
 
 Lines go to the logger "riskpath", which prints them to standard error unless it is set up differently.
 """
@@ -103,7 +103,8 @@ def notice_of_estimates(run: RunState) -> str | None:
         return None
     worst = far[np.argmax(np.abs(estimates[far] - (low + high)[far] / 2))]
     return (
-        f"the critic has left the returns seen in {len(far)} of {len(estimates)} lanes: lane {worst} predicts "
-        f"{estimates[worst]:,.6g}, its latest episodes returned {low[worst]:,.6g} to {high[worst]:,.6g}; "
+        f"the critic predicts returns far from all that were seen, in {len(far)} of {len(estimates)} lanes: lane "
+        f"{worst} predicts {estimates[worst]:,.6g}, its latest episodes returned {low[worst]:,.6g} to "
+        f"{high[worst]:,.6g}; "
         "do not trust its estimates, and try a smaller learning_rate, a discount below 1, or more steps"
     )

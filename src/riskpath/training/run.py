@@ -131,7 +131,9 @@ class Run(RunState):
         """
         policy = self.policy(seed, setting)
         if not isinstance(policy.environment, FiniteEnvironment):
-            raise RiskpathError("an exact law needs a finite problem; evaluate() samples returns anywhere")
+            raise RiskpathError(
+                "the exact return distribution needs a finite problem; evaluate() samples returns of any"
+            )
         mdp, members = policy.environment.mdp(discount), policy.members()
         laws = [mdp.evaluate(member, max_situations) for _, member in members]
         return Law.mix(laws, [weight for weight, _ in members])
