@@ -141,7 +141,7 @@ def _exact_problem(name: str, fields: tuple[str, ...], discount: float) -> Any:
 
 
 def demo(seed: int = 0, out: Path = Path("riskpath-demo.png")) -> None:
-    """Compute the exact frontier of a betting game, then let three agents learn to play it: three minutes.
+    """Compute the exact frontier of a betting game, then let three agents learn to play it: four minutes.
 
     Args:
         seed: Seed of the randomness of training.
