@@ -17,7 +17,6 @@ import jax
 
 from riskpath.agents.agent import Agent
 from riskpath.errors import RiskpathError
-from riskpath.evaluation.bootstrap import exact_interval
 from riskpath.experiments.bench_scores import CONFIDENCE, RESAMPLES
 from riskpath.experiments.bench_suite import BenchProblem, Entrant, hyperparameters
 from riskpath.experiments.records import write_json
@@ -123,10 +122,7 @@ class Cell:
         situations = None if self.problem.size == "small" else SITUATIONS
         found = run.measure(self.settings["episodes"], EVALUATION_SEED, situations)
         values = [found.values(parse_risk(risk))[setting] for setting, risk in pairs]
-        if found.sample is None:
-            intervals = [exact_interval(one, RESAMPLES, CONFIDENCE) for one in values]
-        else:
-            intervals = [found.sample[s].risk(r, confidence=CONFIDENCE, resamples=RESAMPLES)[0] for s, r in pairs]
+        intervals = [found.interval(parse_risk(risk), setting, RESAMPLES, CONFIDENCE) for setting, risk in pairs]
         return [
             {
                 "risk": risk,

@@ -11,14 +11,10 @@ import numpy as np
 import scipy.special
 
 
-def uses_jax(*values: Any) -> bool:
-    """Return whether these PyTrees contain a JAX array or a tracer."""
-    return any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(values))
-
-
 def namespace(*values: Any) -> tuple[Any, Any]:
-    """Return the array module for these values (NumPy or jax.numpy) and its module of special functions."""
-    return (jnp, jax.scipy.special) if uses_jax(*values) else (np, scipy.special)
+    """Return jax.numpy and its special functions if these PyTrees contain a JAX array or a tracer, else NumPy's."""
+    uses_jax = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(values))
+    return (jnp, jax.scipy.special) if uses_jax else (np, scipy.special)
 
 
 def as_float(x: Any, xp: Any) -> Any:
