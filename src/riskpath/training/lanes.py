@@ -6,7 +6,6 @@ environments of all lanes as its columns.
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -175,7 +174,7 @@ def _begin_lanes(
     env_state, time_step, memory = _begin_episodes(env, state.initial_memory, env_keys, spec, num_envs)
     if vector is not None:
         observation, mask = reset_on_host(vector, env_keys, num_envs)
-        time_step = replace(time_step, observation=observation, action_mask=mask)
+        time_step = eqx.tree_at(lambda t: (t.observation, t.action_mask), time_step, (observation, mask))
     episodes = _no_episodes(time_step.observation, time_step.action_mask, spec.max_episode_steps)
     state = eqx.tree_at(lambda s: s.episodes, state, episodes, is_leaf=lambda x: x is None)
     return state, (env_state, time_step, memory), keys
