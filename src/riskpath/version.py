@@ -31,7 +31,7 @@ class Former:
     """The version that removes the old name, at least two minor versions later."""
 
     def warn(self, old: str) -> None:
-        """Say so where the name is used."""
+        """Warn where the name is used."""
         changed = f"{old} is called {self.new} since riskpath {self.since}"
         warnings.warn(f"{changed}; the old name ends with {self.until}", DeprecationWarning, stacklevel=3)
 

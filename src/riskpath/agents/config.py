@@ -37,7 +37,7 @@ TwinTarget = Literal["lower_mean", "lower_quantiles"]
 
 
 class BaseTraining(Hyperparameters):
-    """Hyperparameters of training; what they are depends on the experience from which an agent learns."""
+    """Hyperparameters of training, which depend on the experience from which an agent learns."""
 
     gradient_transformation: Transformation = eqx.field(
         static=True, default="adam", converter=as_transformation, kw_only=True

@@ -38,7 +38,7 @@ class BettingGame(FiniteProblem):
     bets: int = 8
     """The number of parts into which the money is divided: action a bets a of them."""
     max_money: float = 256.0
-    """The most money; whoever has it has won the game."""
+    """The most money; reaching it wins the game."""
 
     def __check_init__(self):
         require_counts(**fields(self, "rounds", "bets"))

@@ -1,4 +1,4 @@
-"""One cell of the benchmark: an agent on a problem, for all measures of one kind. It is trained, judged and stored.
+"""One cell of the benchmark: an agent on a problem, for all measures of one kind. It is trained, evaluated and stored.
 
 The measures of a kind (all levels of CVaR) and the seeds are lanes of one call of `train`. A finished cell is one file,
 written completely or not at all, so an interrupted benchmark loses one cell at most.
@@ -43,7 +43,7 @@ class Cell:
     kind: str
     """The kind of the measures, for example "cvar"."""
     risks: tuple[str, ...]
-    """The measures by which the policies are judged; a control is trained for the mean, others for each of them."""
+    """The measures by which the policies are evaluated; a control is trained for the mean, others for each of them."""
     settings: dict[str, Any]
     """The entry of `bench_suite.SIZES`."""
     seeds: int
@@ -85,7 +85,7 @@ class Cell:
         return ()
 
     def run(self, report: Report | None = None) -> dict[str, Any] | None:
-        """Train and judge; return the content of the file, or None if training was interrupted."""
+        """Train and evaluate; return the content of the file, or None if training was interrupted."""
         references = {risk: self.problem.reference(risk) for risk in self.risks}
         settings, began = self.settings, time.perf_counter()
         run = train(

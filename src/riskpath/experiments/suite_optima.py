@@ -4,7 +4,7 @@
 
 Every problem is solved exactly, or on a grid with a simulated lower bound. `results/suite_optima.json` holds the values
 with their bounds and times, the frontier, and the distributions behind the figures. A problem that is finished is
-stored at once, so an interrupted run goes on where it was.
+stored at once, so an interrupted run continues where it stopped.
 """
 
 import time

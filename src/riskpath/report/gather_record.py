@@ -152,7 +152,7 @@ def _ends(interval: Interval) -> Triple:
 
 
 def extend_curves(record: RunRecord, points: list[dict[str, Any]], steps: int) -> RunRecord:
-    """Return a record with later points of the learning curve, from the log of training that goes on."""
+    """Return a record with later points of the learning curve, from the log of a training that is running."""
     settings = []
     for number, setting in enumerate(record.settings):
         old, known = setting.curve, setting.curve.steps[-1] if setting.curve else -1

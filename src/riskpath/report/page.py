@@ -45,7 +45,7 @@ def write_page(
         benches: Results of benchmarks.
         sweeps: Results of sweeps.
         title: The heading.
-        refresh: Seconds after which an open page loads itself again, while training goes on.
+        refresh: Seconds after which an open page loads itself again during training.
     """
     place = require_page(path)
     return write_file(place, make_page(runs, benches, sweeps, title, refresh))

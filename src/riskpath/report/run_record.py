@@ -42,7 +42,7 @@ class CurveRecord:
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """Figures of the last hundred training episodes of each seed, while training goes on: [seeds, steps]."""
+    """Figures of the last hundred training episodes of each seed during training: [seeds, steps]."""
 
     steps: list[int]
     """Environment steps at each point; the last one is the latest."""

@@ -40,7 +40,7 @@ class SweepFolder:
         self.path = Path(path)
 
     def begin(self, configuration: dict[str, Any], width: Callable[[], int]) -> int:
-        """Write the configuration to a new folder; in one with the same configuration, a sweep goes on.
+        """Write the configuration to a new folder; in one with the same configuration, a sweep continues.
 
         Return the number of lanes that each device trains at a time: the one stored when the sweep began, or `width()`.
         """

@@ -107,7 +107,7 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         return ActorOutput(action, memory, (taken, seen, memory.context))
 
     def update(self, state: AgentState, batch: Trajectory, clock: Clock, *, key: Key) -> Updated:
-        """Take several epochs of gradient steps on a rollout, then find the best goals anew."""
+        """Take several epochs of gradient steps on a rollout, then find the best goals again."""
         steps, state = batch.steps, follow_unit(state, clock)
         objective, plan, units = self.objective, state.params.plan, self.units(state)
         _, _, context = steps.extras

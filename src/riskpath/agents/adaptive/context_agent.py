@@ -37,7 +37,7 @@ class Memory(eqx.Module):
 
 
 class ContextAgent(Agent, Population, ServesMeasures):
-    """An agent whose networks see a context beside the observation."""
+    """An agent whose networks see a context in addition to the observation."""
 
     risk: RiskMeasure = eqx.field(default=CVaR(0.25), converter=parse_risk)
     """β. After training for a CVaR, any other level can be chosen: `run.policy(risk=…)`."""

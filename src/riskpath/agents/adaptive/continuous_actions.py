@@ -1,4 +1,4 @@
-"""Adaptive for continuous actions: an actor and twin distributional critics see a context beside the observation.
+"""Adaptive for continuous actions: an actor and twin distributional critics that also see a context.
 
     θ_j(s, x, a) ← r + γ ½(θ₁′ + θ₂′)(s′, x′, π′(s′, x′) + noise)
     π ← argmax Σ_i p_i u_x(½(θ₁ + θ₂)_i(s, x, π(s, x)))

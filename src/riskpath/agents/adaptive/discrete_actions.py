@@ -1,8 +1,8 @@
 """Adaptive: the policy reacts to the return so far, and so aims at the best possible value of the whole return.
 
-The critic predicts the distribution of the return to go by atoms θ_i of probability p_i. It sees a context x beside the
-observation: a goal for CVaR (`goals.py`), the return so far for other measures (`utilities.py`). With the utility u_x
-of a return to go in that context,
+The critic predicts the distribution of the return to go by atoms θ_i of probability p_i. In addition to the observation
+it sees a context x: a goal for CVaR (`goals.py`), the return so far for other measures (`utilities.py`). With the
+utility u_x of a return to go in that context,
 
     a = argmax_a Σ_i p_i u_x(θ_i(s, x, a))
     θ(s, x, a) ← r + γ θ′(s′, x′, a′),     a′ = argmax_a Σ_i p_i u_x′(θ_i(s′, x′, a))
