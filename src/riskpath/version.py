@@ -5,6 +5,7 @@ name is decorated with `@former_arguments(old=Former("new", since="1.1", until="
 """
 
 import functools
+import platform
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -17,6 +18,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 __version__ = "1.0.0rc1"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that are recorded with a result."""
+    import jax  # it takes a second, which `riskpath --version` does not need
+
+    return {"riskpath": __version__, "jax": jax.__version__, "python": platform.python_version()}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 action, memory = step(memory, observation, reward, mask, start, seed)
 """
 
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 from riskpath.envs.finite import FiniteEnvironment, name_of
 from riskpath.envs.plain_spaces import describe_space
 from riskpath.evaluation.policy_program import first_memory, needs_rewards, step_of
-from riskpath.version import __version__
+from riskpath.version import versions
 
 FORMAT, VERSION = "riskpath policy", 1
 
@@ -89,7 +88,7 @@ def describe(memory: Sequence[Any], **about: Any) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
-        "versions": {"riskpath": __version__, "jax": jax.__version__, "python": platform.python_version()},
+        "versions": versions(),
         "memory": [{"shape": list(leaf.shape), "dtype": np.dtype(leaf.dtype).name} for leaf in memory],
         "first_state": 0,
         "num_states": None,

@@ -5,7 +5,6 @@ written completely or not at all, so an interrupted benchmark loses one cell at 
 """
 
 import json
-import platform
 import re
 import time
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ from riskpath.training.codec import encode
 from riskpath.training.measured import SITUATIONS
 from riskpath.training.run import Run
 from riskpath.training.train import train
-from riskpath.version import __version__
+from riskpath.version import versions
 
 SEED, EVALUATION_SEED = 1, 2
 """Seeds of training and of evaluation."""
@@ -111,7 +110,7 @@ class Cell:
             "seconds": round(trained - began, 1),
             "seconds_of_evaluation": round(time.perf_counter() - trained, 1),
             "device": jax.devices()[0].device_kind,
-            "versions": {"riskpath": __version__, "jax": jax.__version__, "python": platform.python_version()},
+            "versions": versions(),
             "results": [{**result, **references[result["risk"]]._asdict()} for result in results],
         }
 

@@ -4,7 +4,6 @@ Each part is bounded in time, to a few seconds for a run: what would take longer
 """
 
 import dataclasses
-import platform
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ from riskpath.risk.measures import Mean
 from riskpath.training.measured import Measured
 from riskpath.training.run import Run
 from riskpath.training.sampling import episodes_for
-from riskpath.version import __version__
+from riskpath.version import versions
 
 EPISODES = 2_000
 """Sampled episodes of each seed where there is no exact distribution, in environments of the compiled program."""
@@ -238,5 +237,4 @@ def facts(run: Run) -> dict[str, str]:
     if spec.max_episode_steps:
         facts["longest episode"] = f"{spec.max_episode_steps:,} steps"
     facts |= {"seeds": str(run.seeds), "environments for each seed": str(run.lanes.num_envs)}
-    versions = {"riskpath": __version__, "jax": jax.__version__, "python": platform.python_version()}
-    return {**facts, **versions, "device of this report": jax.devices()[0].device_kind}
+    return {**facts, **versions(), "device of this report": jax.devices()[0].device_kind}

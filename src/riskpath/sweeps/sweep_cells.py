@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from riskpath.sweeps.store import Lane
 from riskpath.training.measured import Measured
 from riskpath.training.run import Run
 from riskpath.training.train import train
-from riskpath.version import __version__
+from riskpath.version import versions
 
 EPISODES, EPISODES_ON_HOST = 1_000, 100
 """Episodes of each lane where there is no exact value."""
@@ -106,7 +105,7 @@ class SweepCell:
         return {
             "lanes": self._records(run, seconds),
             "device": jax.devices()[0].device_kind,
-            "versions": {"riskpath": __version__, "jax": jax.__version__, "python": platform.python_version()},
+            "versions": versions(),
         }
 
     def _records(self, run: Run, seconds: float) -> list[dict[str, Any]]:
