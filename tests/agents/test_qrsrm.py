@@ -26,7 +26,7 @@ compiled_utility, compiled_knots = eqx.filter_jit(expected_utility), eqx.filter_
 
 def utility(risk: rp.DistortionMeasure, knots, z) -> np.ndarray:
     """Return u at several returns."""
-    return np.asarray(compiled_utility(risk, jnp.asarray(knots), np.asarray(z, np.float32)[None, :]))
+    return np.asarray(compiled_utility(risk, jnp.asarray(knots), jnp.asarray(z, jnp.float32)[None, :]))
 
 
 @pytest.mark.parametrize("pieces", [1, 7])

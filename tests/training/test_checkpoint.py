@@ -358,25 +358,24 @@ def mdp(first: Any, last: Any = "end") -> rp.FiniteMDP:
 
 
 OWN_RISK = rp.IQN(rp.Distortion(lambda tau: tau**2), network=NETWORK, training=FAST)
+UNKNOWN = "which is not defined in this process: import it first, or load with"
 OWN = {
-    "measure": (OWN_RISK, lambda: "ThreeState", "agent"),
-    "states": (AGENTS["IQN"](rp.Mean()), lambda: mdp(Pair("s")), "env"),
-    "sets": (AGENTS["IQN"](rp.Mean()), lambda: mdp(frozenset("s")), "env"),
+    "measure": (OWN_RISK, lambda: "ThreeState", "which a file cannot hold: load with agent="),
+    "states": (AGENTS["IQN"](rp.Mean()), lambda: mdp(Pair("s")), f"{UNKNOWN} env="),
+    "sets": (AGENTS["IQN"](rp.Mean()), lambda: mdp(frozenset("s")), f"{UNKNOWN} env="),
 }
 
 
 @pytest.mark.parametrize("what", OWN)
 def test_what_is_your_own_is_asked_for(what, tmp_path, unchecked):
-    agent, make, name = OWN[what]
+    agent, make, message = OWN[what]
     env = make()
     run = fresh(agent, env)
     run.save(tmp_path / "run")
-    with pytest.raises(
-        rp.RiskpathError, match=f"not defined in this process: import it first, or load with {name}="
-    ) as error:
+    with pytest.raises(rp.RiskpathError, match=message) as error:
         load(tmp_path / "run")
     assert "\n" not in str(error.value)
-    given = {"agent": agent, "env": env}
+    name, given = message.split()[-1][:-1], {"agent": agent, "env": env}
     assert bits(load(tmp_path / "run", **{name: given[name]}).lanes)[1] == bits(saving._plain_arrays(run.lanes))[1]
     others = {"agent": dataclasses.replace(agent, discount=0.1)}
     if what == "measure":

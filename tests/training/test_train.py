@@ -160,7 +160,7 @@ def test_an_interrupted_run_ends_as_the_uninterrupted_one_with_schedules_of_its_
 
 def test_learning_is_one_gradient_step(unchecked):
     run = rp.train(tiny("IQN"), "RiskyGrid", steps=200, seeds=2)
-    assert run.lanes.agent_state.opt_state.count.tolist() == [200 - FAST.learning_starts] * 2
+    assert run.lanes.agent_state.opt_state[0].count.tolist() == [200 - FAST.learning_starts] * 2
 
 
 # The losses of all agents are asked about a masked action in test_losses.py and in the tests of the agents.

@@ -107,8 +107,8 @@ def in_unit(state: AgentState, unit: Float[Array, ""]) -> AgentState:
     """Return the state with another unit of the critics; what they predict stays the same."""
     assert state.episodes is not None
     factor, episodes = state.episodes.unit / unit, replace(state.episodes, unit=unit)
-    networks = (rescale_critics(one, factor) for one in (state.params, state.target_params))
-    return AgentState(*networks, state.opt_state, state.initial_memory, episodes)
+    params, target = (rescale_critics(one, factor) for one in (state.params, state.target_params))
+    return AgentState(params, target, state.opt_state, state.initial_memory, episodes)
 
 
 def draw_levels(agent: ReplayAgent, *, key: Key) -> tuple[Float[Array, " N"], Float[Array, " M"]]:

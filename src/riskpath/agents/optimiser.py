@@ -20,9 +20,10 @@ Transformation = str | Callable[[Any], optax.GradientTransformation]
 def as_transformation(given: Any) -> Transformation:
     """Return the name of an optimiser that is one of Optax, which can be stored, and another function as it is."""
     name = given if isinstance(given, str) else getattr(given, "__name__", "")
-    of_optax = getattr(optax, name, None)
+    of_optax: Any = getattr(optax, name, None)
+    make = of_optax if isinstance(given, str) else given
     try:
-        suits = isinstance((of_optax if isinstance(given, str) else given)(1e-3), optax.GradientTransformation)
+        suits = isinstance(make(1e-3), optax.GradientTransformation)
     except Exception:  # whatever is wrong, the one line below says what is accepted
         suits = False
     if not suits:

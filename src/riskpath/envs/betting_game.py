@@ -11,6 +11,7 @@ from typing import NamedTuple
 from riskpath.envs.finite import FiniteProblem, explored, scaled
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
+from riskpath.memory import require_table
 from riskpath.registry import register
 from riskpath.validation import fields, require_counts, require_finite, require_share
 
@@ -63,6 +64,7 @@ class BettingGame(FiniteProblem):
         return scaled(purse.money, self.max_money), logarithm, scaled(purse.round, self.rounds)
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
+        require_table("BettingGame", self.rounds * (self.bets + 1))  # at least one state a round
         bet_of, is_over, features = self.bet, self.is_over, self.features  # Equinox binds slowly
         p_win, actions = self.p_win, range(self.bets + 1)
 

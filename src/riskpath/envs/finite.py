@@ -200,7 +200,8 @@ def tabulate(mdp: FiniteMDP) -> Tables:
     start = np.cumsum([mdp.start.get(state, 0.0) for state in states])
     start[len(mdp.start) - 1 :] = 1.0
     return Tables(
-        *(jnp.asarray(table.astype(np.float32)) for table in (cumulative, reward)),  # NumPy needs no compiled program
+        jnp.asarray(cumulative.astype(np.float32)),  # cast by NumPy, which compiles no program
+        jnp.asarray(reward.astype(np.float32)),
         jnp.asarray(next_state.astype(np.int32)),
         jnp.asarray(available),
         jnp.asarray(start.astype(np.float32)),

@@ -48,7 +48,8 @@ def encode(value: Any) -> Any:
         return {"$finite": value.problem.name, **_encode_problem(value.problem)}  # its arrays follow from it
     if dataclasses.is_dataclass(value) or name in CLASSES:
         return {"$class": name, **{field: encode(getattr(value, field)) for field in _fields(kind)}}
-    return {"$object": f"function {value.__qualname__}" if hasattr(value, "__qualname__") else name}
+    function = getattr(value, "__qualname__", None)
+    return {"$object": f"function {function}" if function else name}
 
 
 def encode_known(what: str, value: Any) -> Any:

@@ -93,9 +93,9 @@ def as_environments(env: Any, count: int) -> tuple[list[Environment], list[Any]]
 
 def as_settings(agent: Any, env: Any, data: Any, num_envs: int) -> tuple[list[Agent], list[Environment], list[Any]]:
     """Return an agent and an environment for each setting, and how to make Gymnasium environments."""
-    agents = as_agents(agent)
+    agents: list[Agent] = as_agents(agent)
     if data is not None:
-        agents = [*map(without_steps, agents)]
+        agents = [without_steps(one) for one in agents]
         if not isinstance(data, Dataset):
             raise RiskpathError(f"data must be a rp.Dataset, got a {type(data).__name__}")
         env = logged_environment(data) if env is None else env
