@@ -252,5 +252,5 @@ def test_without_a_finite_problem_returns_are_known_for_one_discount_only(unchec
     run = rp.train(IQN, Echo, steps=50)
     with pytest.raises(rp.RiskpathError, match=r"discount must be 1 or the agents' own for sampled returns, got 0\.5"):
         run.values(0.5)
-    with pytest.raises(rp.RiskpathError, match="an exact law needs a finite problem"):
+    with pytest.raises(rp.RiskpathError, match="the exact return distribution needs a finite problem"):
         run.law()

@@ -1,11 +1,14 @@
 """The order of the code: imports run downward through the packages, and none runs in a circle, nor in benchmarks."""
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import riskpath
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "riskpath"
@@ -47,6 +50,19 @@ def imports(module: str, modules: dict[str, Path] = MODULES) -> Iterator[str]:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 yield inner if inner in modules else node.module
+
+
+def test_public_methods_have_a_docstring_or_inherit_one():
+    members = [
+        (f"{cls.__name__}.{name}", getattr(cls, name))
+        for cls in vars(riskpath).values()
+        if inspect.isclass(cls)
+        for name in vars(cls)
+        if not name.startswith("_")
+    ]
+    methods = [(name, member) for name, member in members if inspect.isroutine(member) or isinstance(member, property)]
+    assert [name for name, member in methods if not inspect.getdoc(member)] == []
+    assert len(methods) > 300
 
 
 def test_imports_run_downward_through_the_packages():

@@ -54,7 +54,7 @@ def variation(number: int) -> tuple[str, dict[str, Any], float, float]:
     rng = np.random.default_rng([35, number])
     name = ("MeanReversionTrading", "OptionHedging", "AmericanPut")[number % 3]
     steps = round(float(np.exp(rng.uniform(np.log(5), np.log(200)))))
-    around = lambda low, high: float(np.exp(rng.uniform(np.log(low), np.log(high))))  # noqa: E731
+    around = lambda low, high: float(np.exp(rng.uniform(np.log(low), np.log(high))))
     fields: dict[str, Any] = {"steps": steps}
     if name == "MeanReversionTrading":
         fields |= {"kappa": around(0.5, 6), "sigma": around(0.3, 3), "dt": around(0.02, 0.3)}

@@ -74,7 +74,7 @@ def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
         "values": np.round(evaluation.values(), 4).tolist(),
         "means": np.round(evaluation.returns.mean(axis=-1), 4).tolist(),
         "predicted": np.round(served.estimates(), 4).tolist(),
-        "unit": np.round(np.asarray(episodes.spread), 4).tolist(),
+        "unit": np.round(np.asarray(episodes.unit), 4).tolist(),
     }
 
 

@@ -96,11 +96,11 @@ def _population(agent: Any) -> tuple[int, int | None]:
 def fit_to_budget(agent: Any, steps: int, length: int, num_envs: int) -> tuple[Any, int]:
     """Return an agent whose schedules end with the budget, and the steps that are left for its training.
 
-    Held-out episodes by which an agent chooses among its members are part of the budget; they take at most a tenth.
+    Held-out episodes by which an agent chooses among its candidates are part of the budget; they take at most a tenth.
     Training goes on until an update of the target networks, the last one within the budget.
     """
-    members, wanted = _population(agent)
-    blocks = blocks_of_selection(members)
+    candidates, wanted = _population(agent)
+    blocks = blocks_of_selection(candidates)
     held_out = steps // (10 * blocks * length) if blocks else 0
     held_out = held_out if wanted is None else min(wanted, held_out)
     if held_out:
@@ -129,8 +129,8 @@ def train_ours(agent: Any, env: MarketProblem, steps: int, seeds: int, num_envs:
     agent, left = fit_to_budget(agent, steps, env.steps, num_envs)
     began = time.perf_counter()
     run = rp.train(agent, env, steps=left, seeds=seeds, num_envs=num_envs)
-    members, episodes = _population(agent)
-    held_out = blocks_of_selection(members) * (episodes or 0)
+    candidates, episodes = _population(agent)
+    held_out = blocks_of_selection(candidates) * (episodes or 0)
     return run, {
         "seconds": round(time.perf_counter() - began, 1),
         "training_steps": run.steps,

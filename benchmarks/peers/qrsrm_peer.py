@@ -117,7 +117,7 @@ def vector_like_before() -> Any:
             observation, reward, terminated, truncated, infos = super().step(actions)
             if final := infos.pop("final_info", None):
                 episode = final["episode"]
-                one = lambda i: {"episode": {key: value[i] for key, value in episode.items()}}  # noqa: E731
+                one = lambda i: {"episode": {key: value[i] for key, value in episode.items()}}
                 infos["final_info"] = [one(i) if terminated[i] or truncated[i] else {} for i in range(self.num_envs)]
                 infos["final_observation"] = infos.pop("final_obs")
             return observation, reward, terminated, truncated, infos

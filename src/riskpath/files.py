@@ -63,6 +63,19 @@ def write_json(path: str | Path, content: dict[str, Any] | list[Any]) -> Path:
     return write_file(path, json.dumps(content) + "\n")
 
 
+def read_json(path: str | Path, otherwise: str) -> dict[str, Any]:
+    """Return the object in a JSON file; where it holds something else, refuse it: "<path> <otherwise>"."""
+    try:
+        content = json.loads(Path(path).read_text())
+    except OSError as error:
+        raise RiskpathError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise RiskpathError(f"{path} {otherwise}")
+    return content
+
+
 def _reason(error: BaseException) -> str | None:
     """Return why the disk refused; None if it was something else. NumPy and Equinox hide the cause."""
     if isinstance(error, OSError):

@@ -5,6 +5,7 @@ name is decorated with `@former_arguments(old=Former("new", since="1.1", until="
 """
 
 import functools
+import platform
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -19,6 +20,13 @@ T = TypeVar("T")
 __version__ = "1.0.0rc1"
 
 
+def versions() -> dict[str, str]:
+    """Return the versions that are recorded with a result."""
+    import jax  # it takes a second, which `riskpath --version` does not need
+
+    return {"riskpath": __version__, "jax": jax.__version__, "python": platform.python_version()}
+
+
 @dataclass(frozen=True)
 class Former:
     """A name that has changed."""
@@ -31,7 +39,7 @@ class Former:
     """The version that removes the old name, at least two minor versions later."""
 
     def warn(self, old: str) -> None:
-        """Say so where the name is used."""
+        """Warn where the name is used."""
         changed = f"{old} is called {self.new} since riskpath {self.since}"
         warnings.warn(f"{changed}; the old name ends with {self.until}", DeprecationWarning, stacklevel=3)
 

@@ -60,7 +60,7 @@ def test_the_actors_gradient_flows_through_the_distortion(critic, risk):
     # Against a central difference in the action; levels are arrays, so that those of one measure share a program.
     agent = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), agent_of(critic, risk))
     x, step = jax.random.normal(jax.random.key(2), (2 + 8 + 2,)), 2e-2
-    at = lambda action: worth_and_slope(agent, fresh_critics(critic), x, action, jnp.int32(3))  # noqa: E731
+    at = lambda action: worth_and_slope(agent, fresh_critics(critic), x, action, jnp.int32(3))
     for initial in (-0.4, 0.3):
         action = jnp.array([initial])
         slope = float(at(action)[1][0])

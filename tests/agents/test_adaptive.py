@@ -17,8 +17,8 @@ from riskpath.agents.adaptive.goals import NEARBY, OWN, TIE, WIDE, Goal, GoalObj
 from riskpath.agents.adaptive.return_critic import cell_quantiles, cells
 from riskpath.agents.adaptive.utilities import (
     ATOMS,
+    CANDIDATES,
     KNOTS,
-    MEMBERS,
     RAMP,
     RATE,
     Floor,
@@ -80,8 +80,8 @@ def test_the_goal_recursion_holds_for_every_return(discount):
 @pytest.mark.parametrize("risk", ["wang:-0.75", "cpw:0.71"])
 def test_the_utility_is_of_the_whole_return_at_every_step(risk, discount):
     form = UtilityObjective(as_distortion(risk))
-    atoms = jnp.sort(jax.random.normal(jax.random.key(0), (MEMBERS, ATOMS)), axis=1)
-    plan = Laws(atoms, jnp.eye(MEMBERS)[0], jnp.zeros(MEMBERS), jnp.ones(()))
+    atoms = jnp.sort(jax.random.normal(jax.random.key(0), (CANDIDATES, ATOMS)), axis=1)
+    plan = Laws(atoms, jnp.eye(CANDIDATES)[0], jnp.zeros(CANDIDATES), jnp.ones(()))
     z, now, r = jnp.linspace(-3.0, 4.0, 29), Standing(jnp.int32(2), jnp.float32(1.0), jnp.float32(discount**2)), 0.7
     before = form.utility(now, SCALE * (r + discount * z), plan, UNITS)
     after = form.utility(form.advance(now, jnp.float32(r), discount), SCALE * z, plan, UNITS)
@@ -109,24 +109,24 @@ def test_the_table_of_a_utility_is_the_slope_of_the_measure(text):
     step, laws = 1e-4, [rp.Law(atoms, np.full(ATOMS, 1 / ATOMS)) for atoms in (first, second)]
     change = (float(risk.value(rp.Law.mix(laws, [1 - step, step]))) - float(risk.value(laws[0]))) / step
     knots = jnp.linspace(-4.0, 4.0, KNOTS)
-    table = influence_table(risk, knots, jnp.asarray(first, jnp.float32), UNITS) * UNITS.spread
+    table = influence_table(risk, knots, jnp.asarray(first, jnp.float32), UNITS) * UNITS.unit
     u = interpolate(jnp.asarray([first, second], jnp.float32), knots, table)
     assert float(u[1].mean() - u[0].mean()) == pytest.approx(change, rel=0.02, abs=0.01)
 
 
 @pytest.mark.parametrize(
-    ("risk", "members"), [("reach:1", 1), ("entropic:0.1", 1), ("evar:0.1", MEMBERS), ("worst", MEMBERS)]
+    ("risk", "candidates"), [("reach:1", 1), ("entropic:0.1", 1), ("evar:0.1", CANDIDATES), ("worst", CANDIDATES)]
 )
-def test_every_measure_has_a_finite_utility_that_rises(risk, members):
+def test_every_measure_has_a_finite_utility_that_rises(risk, candidates):
     form = UtilityObjective(rp.parse_risk(risk))
     z, plan = jnp.linspace(-3.0, 3.0, 61), form.plan()
-    assert form.members == members == plan.atoms.shape[0]
-    u = np.asarray(form.utility(form.first(plan, jnp.int32(members - 1)), z, plan, UNITS))
+    assert form.candidates == candidates == plan.atoms.shape[0]
+    u = np.asarray(form.utility(form.first(plan, jnp.int32(candidates - 1)), z, plan, UNITS))
     assert np.isfinite(u).all()
     assert (np.diff(u) > 0).all()
 
 
-def test_members_for_a_floor_go_from_the_objective_to_the_measure_with_the_floor():
+def test_candidates_for_a_floor_go_from_the_objective_to_the_measure_with_the_floor():
     form = UtilityObjective(rp.Mean(), Floor(rp.CVaR(0.1), 0.0))
     plan, z = form.plan(), jnp.linspace(-1.0, 1.0, 41)
     rise = [np.diff(np.asarray(form.utility(form.first(plan, jnp.int32(m)), z, plan, UNITS))) for m in range(6, 12)]
@@ -153,7 +153,7 @@ def test_a_measure_or_floor_that_cannot_be_trained_is_refused(make, message):
 
 
 @pytest.mark.parametrize("text", MEASURES)
-def test_the_first_member_starts_with_the_mean(text):
+def test_the_first_candidate_starts_with_the_mean(text):
     form = UtilityObjective(as_distortion(text))
     z = jnp.linspace(-1.0, 1.0, 9)  # the range of returns
     u = form.utility(form.first(form.plan(), jnp.int32(0)), SCALE * z, form.plan(), UNITS)
@@ -163,7 +163,7 @@ def test_the_first_member_starts_with_the_mean(text):
 
 
 @pytest.mark.parametrize(("progress", "rate"), [(0.0, 0.0), (RAMP / 2, RATE / 2), (RAMP, RATE), (1.0, RATE)])
-def test_members_stay_with_their_first_law_and_follow_the_critic_later(progress, rate):
+def test_candidates_stay_with_their_first_law_and_follow_the_critic_later(progress, rate):
     form, law = UtilityObjective(rp.Wang(-0.75)), jnp.linspace(0.0, 1.0, ATOMS)
     after = form.refresh(form.plan(), lambda context: (SCALE * law, jnp.zeros(())), UNITS, jnp.float32(progress))
     first = form._atoms(form.plan(), UNITS)
@@ -189,17 +189,17 @@ def by_hand(predicted, target, utility) -> float:
     return total / 6 + 0.5 * 2 * (np.sqrt(1 + error**2) - 1)
 
 
-def member_utility(risk: rp.DistortionMeasure, member: int, so_far: float, weight: float, z: float) -> float:
-    """Return u(so_far + weight z)/weight of a member that still has its first law, with returns from −1 to 1."""
-    low, width = (-1.0, 2.0) if member == 5 else (-1.0 + 0.5 * (member - 1), 0.5)
+def candidate_utility(risk: rp.DistortionMeasure, candidate: int, so_far: float, weight: float, z: float) -> float:
+    """Return u(so_far + weight z)/weight of a candidate that still has its first law, with returns from −1 to 1."""
+    low, width = (-1.0, 2.0) if candidate == 5 else (-1.0 + 0.5 * (candidate - 1), 0.5)
     knots = low + width * (np.arange(ATOMS) + 0.5) / ATOMS
     levels = np.concatenate([[0.0], (np.arange(ATOMS) + 0.5) / ATOMS, [1.0]])
     slope = np.diff(np.asarray(risk.weight(levels))) / np.diff(levels)
-    if member == 0:
+    if candidate == 0:
         below = np.argmin(np.abs(np.log(slope)))
         knots = np.concatenate([np.full(below, -3.0), np.full(ATOMS - below, 3.0)])
     edges = np.concatenate([[-1e3], knots, [1e3]])
-    at = lambda x: sum(s * (np.clip(x, a, b) - a) for s, a, b in zip(slope, edges[:-1], edges[1:], strict=True))  # noqa: E731
+    at = lambda x: sum(s * (np.clip(x, a, b) - a) for s, a, b in zip(slope, edges[:-1], edges[1:], strict=True))
     return float(at(so_far + weight * z) - at(knots[0])) / weight
 
 
@@ -251,8 +251,8 @@ def measure_utility(risk: str) -> Any:
         if isinstance(context, Goal):
             mean = {"cvar:0.2": 0.0}.get(risk, 0.4 * 0.3 / 0.6) + TIE
             return mean * z - max(SCALE * float(context.goal) - z, 0.0)
-        return member_utility(
-            as_distortion(risk), int(context.member), SCALE * float(context.so_far), float(context.weight), z
+        return candidate_utility(
+            as_distortion(risk), int(context.candidate), SCALE * float(context.so_far), float(context.weight), z
         )
 
     return utility
@@ -351,7 +351,7 @@ def test_the_loss_of_continuous_actions_is_its_equation(length, terminated):
         (step_key,) = jax.random.split(step_key, 1)
     step_key, _ = jax.random.split(step_key)  # the other one draws the targets inside of cells
     context, after = relabelled(agent.objective, step, state.params.plan, jax.random.split(sample_key, 1)[0])
-    utility = lambda z: TIE * z - max(SCALE * float(context.goal) - z, 0.0)  # noqa: E731
+    utility = lambda z: TIE * z - max(SCALE * float(context.goal) - z, 0.0)
 
     def output(network, following: bool, *action) -> np.ndarray:
         described = agent.objective.encode(after if following else context, UNITS, jnp.zeros(()))
@@ -457,7 +457,7 @@ def test_a_continuous_action_is_the_best_of_those_around_the_actor():
     step = box_window(False).transition
     first = BOX.first_time_step(step.observation, jnp.ones((0,), bool))
     context = agent.objective.encode(state.initial_memory.context, agent.units(state), jnp.zeros(()))
-    seen = lambda z: both_features(z.inputs, state, step)[0]  # noqa: E731
+    seen = lambda z: both_features(z.inputs, state, step)[0]
     own = jnp.tanh(state.params.actor(seen(state.params.actor), context))
     laws = [
         sum(np.asarray(z(seen(z), jnp.concatenate([context, action]))) for z in state.params.critic) / 2
@@ -468,7 +468,7 @@ def test_a_continuous_action_is_the_best_of_those_around_the_actor():
     assert best != 0
     output = act_greedily(agent, state, state.initial_memory, first, key=jax.random.key(0))
     np.testing.assert_allclose(output.action, around(own)[best], atol=1e-6)
-    found = agent.quantiles(state, state.initial_memory, first, jnp.asarray(LEVELS))[:, 0] / agent.units(state).spread
+    found = agent.quantiles(state, state.initial_memory, first, jnp.asarray(LEVELS))[:, 0] / agent.units(state).unit
     np.testing.assert_allclose(found, cell_quantiles(jnp.asarray(laws[best]), jnp.asarray(LEVELS)), rtol=1e-4)
 
 
@@ -490,17 +490,17 @@ def test_the_squared_error_weighs_little_where_returns_are_continuous(repeats, p
 
 def test_first_goals_are_the_quantiles_of_levels_and_others_close_to_the_own_one():
     returns = np.linspace(float(UNITS.low), float(UNITS.high), 2_001)
-    shortfall = lambda goal: jnp.mean(jnp.maximum(goal - jnp.asarray(returns, jnp.float32), 0.0))  # noqa: E731
-    root = lambda context: (jnp.zeros(()), -shortfall(context.goal) / UNITS.spread)  # noqa: E731
+    shortfall = lambda goal: jnp.mean(jnp.maximum(goal - jnp.asarray(returns, jnp.float32), 0.0))
+    root = lambda context: (jnp.zeros(()), -shortfall(context.goal) / UNITS.unit)
     form = GoalObjective(rp.CVaR(0.2))
     found = np.asarray(form.refresh(form.plan(), root, UNITS, jnp.float32(0.5)).first)
-    assert len(found) == form.members
+    assert len(found) == form.candidates
     width = float(UNITS.high - UNITS.low)
     np.testing.assert_allclose(
         found[[0, 9, 10, 11, 12]], np.quantile(returns, [0.2, 0.14, 0.28, 0.1, 0.4]), atol=width / 50
     )
     expected = sorted(sign / part for part in (8, 16, 32, 64) for sign in (-1, 1))
-    np.testing.assert_allclose(np.sort(found[1:9] - found[0]) / float(UNITS.spread), expected, atol=1e-5)
+    np.testing.assert_allclose(np.sort(found[1:9] - found[0]) / float(UNITS.unit), expected, atol=1e-5)
 
 
 def test_relabelled_goals_are_those_that_the_rewards_so_far_leave():
@@ -526,25 +526,25 @@ def test_training_episodes_start_in_useful_contexts():
     assert 0.8 < float(goals.min()) < 0.9
     assert 3.1 < float(goals.max()) < 3.2
     form = UtilityObjective(rp.Wang(-0.75))
-    members = jax.vmap(lambda u: form.explore(form.plan(), UNITS, u).member)(jnp.append(draws, 1 - 2**-23))
-    np.testing.assert_array_equal(np.bincount(members), [10, 10, 10, 10, 10, 11])
+    candidates = jax.vmap(lambda u: form.explore(form.plan(), UNITS, u).candidate)(jnp.append(draws, 1 - 2**-23))
+    np.testing.assert_array_equal(np.bincount(candidates), [10, 10, 10, 10, 10, 11])
 
 
 @pytest.mark.parametrize("risk", ["cvar:0.1", "wang:0.75"])
-def test_an_episode_is_played_by_the_members_with_their_weights(risk):
+def test_an_episode_is_played_by_the_candidates_with_their_weights(risk):
     agent = rp.Adaptive(risk, network=NETWORK, training=TRAINING)
     state = agent.init(SPEC, key=jax.random.key(0))
-    if agent.objective.members == len(state.params.plan.weights) and hasattr(state.params.plan, "first"):
+    if agent.objective.candidates == len(state.params.plan.weights) and hasattr(state.params.plan, "first"):
         state = eqx.tree_at(lambda s: s.params.plan.first, state, jnp.arange(5.0))
-    state = agent.with_members(state, jnp.array([0.0, 0.25, 0.0, 0.75, 0.0]))
+    state = agent.with_weights(state, jnp.array([0.0, 0.25, 0.0, 0.75, 0.0]))
     first = SPEC.first_time_step(jnp.int32(0), jnp.ones(3, bool))
     play = jax.jit(
         jax.vmap(lambda key: act_greedily(agent, state, state.initial_memory, first, key=key).memory.context)
     )
     context = play(jax.random.split(jax.random.key(1), 400))
-    member = np.asarray(context.goal if isinstance(context, Goal) else context.member)
-    assert set(member.tolist()) == {1, 3}
-    assert (member == 3).mean() == pytest.approx(0.75, abs=0.08)
+    candidate = np.asarray(context.goal if isinstance(context, Goal) else context.candidate)
+    assert set(candidate.tolist()) == {1, 3}
+    assert (candidate == 3).mean() == pytest.approx(0.75, abs=0.08)
 
 
 LEARN: dict[str, Any] = {
@@ -592,7 +592,7 @@ def test_it_reaches_what_no_policy_without_rewards_reaches_and_serves_other_leve
     np.testing.assert_allclose(served.values()[:, 0], optima)
     episodes = run.lanes.agent_state.episodes
     assert episodes is not None
-    assert np.abs(run.estimates() - run.values())[0, 0] < 0.05 * float(episodes.spread[0])
+    assert np.abs(run.estimates() - run.values())[0, 0] < 0.05 * float(episodes.unit[0])
 
 
 @pytest.mark.long

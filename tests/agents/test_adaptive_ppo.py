@@ -24,7 +24,7 @@ UNITS = Units(jnp.float32(2.0), jnp.float32(0.0), jnp.float32(-10.0), jnp.float3
 def test_an_episode_earns_the_utility_of_its_return(risk, discount):
     objective, rewards = GoalObjective(rp.parse_risk(risk)), [1.0, -4.0, 2.5, 0.3]
     first = context = Goal(jnp.float32(1.7))
-    utility = lambda context, z: objective.utility(context, jnp.float32(z) / UNITS.spread, objective.plan(), UNITS)  # noqa: E731
+    utility = lambda context, z: objective.utility(context, jnp.float32(z) / UNITS.unit, objective.plan(), UNITS)
     earned = 0.0
     for time, reward in enumerate(rewards):
         earned += discount**time * float(utility(context, reward) - utility(context, 0.0))
@@ -36,7 +36,7 @@ def test_an_episode_earns_the_utility_of_its_return(risk, discount):
 def test_first_goals_are_near_the_best_ones_of_all_levels():
     objective = GoalObjective(rp.CVaR(0.2), OFFSETS)
     best = 10.0 * jnp.arange(1.0, len(LEVELS) + 1)
-    plan = eqx.tree_at(lambda p: (p.first, p.levels), objective.plan(), (jnp.full(objective.members, -10.0), best))
+    plan = eqx.tree_at(lambda p: (p.first, p.levels), objective.plan(), (jnp.full(objective.candidates, -10.0), best))
     draws = jax.random.uniform(jax.random.key(0), (4_000, 2))
     goals = np.asarray(jax.vmap(lambda d: objective.near(plan, UNITS, d).goal)(draws))
     nearest = np.round(goals / 10.0)
@@ -82,16 +82,16 @@ def test_one_training_reaches_the_optimum_of_two_levels(run):
 
 def test_the_critic_keeps_its_predictions_when_the_unit_changes(run):
     state: Any = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, run.lanes.agent_state)
-    old = state.episodes.spread
+    old = state.episodes.unit
     wider = 5.0 * state.episodes.ring
     early = eqx.tree_at(lambda s: (s.episodes.steps, s.episodes.ring), state, (jnp.zeros(()), wider))
     moved: Any = follow_unit(early, START)
-    assert float(moved.episodes.spread) > 2 * float(old)
+    assert float(moved.episodes.unit) > 2 * float(old)
     for one, other in zip(*(jax.tree.leaves(s.params.critic.out) for s in (early, moved)), strict=True):
-        np.testing.assert_allclose(old * one, moved.episodes.spread * other, rtol=1e-5)
+        np.testing.assert_allclose(old * one, moved.episodes.unit * other, rtol=1e-5)
     late = eqx.tree_at(lambda s: s.episodes.ring, state, wider)
     settled: Any = follow_unit(late, clock_at(0.9))
-    assert float(settled.episodes.spread) == float(old)
+    assert float(settled.episodes.unit) == float(old)
 
 
 @pytest.mark.parametrize(

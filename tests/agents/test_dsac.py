@@ -86,7 +86,7 @@ def test_modes_are_uniform_drawn_and_greedy():
     shown = SPEC.first_time_step(jnp.array([0.3, -1.0]), jnp.ones((0,), bool))
     keys = jax.random.split(jax.random.key(1), 500)
     modes = jax.tree.map(lambda *flags: jnp.asarray(flags), GREEDY, EXPLORE, WARM_UP)
-    act = lambda mode: jax.vmap(lambda key: AGENT.act(state, (), shown, key=key, mode=mode).action)(keys)  # noqa: E731
+    act = lambda mode: jax.vmap(lambda key: AGENT.act(state, (), shown, key=key, mode=mode).action)(keys)
     greedy, explored, warm = np.asarray(jax.jit(jax.vmap(act))(modes))
     assert np.ptp(greedy) == 0
     assert explored.std() > 0.1

@@ -98,7 +98,7 @@ def test_statistics_equal_those_of_numpy(case):
         mean, deviation = faded(groups[: step + 1])
         spread = max(deviation, size / REACH) or spread  # while critics are fresh, the unit follows at once
     largest = np.abs(returns).max(initial=0.0)
-    found = [float(x) for x in (episodes.deviation, episodes.size, episodes.spread)]
+    found = [float(x) for x in (episodes.deviation, episodes.size, episodes.unit)]
     assert found == pytest.approx([deviation, size, spread], rel=1e-4, abs=1e-6 * largest)
     if len(returns):
         summary = [float(x) for x in (episodes.mean, episodes.low, episodes.high)]
@@ -118,7 +118,7 @@ def test_a_power_of_two_multiplies_them_exactly(case, factor):
     for name in ("repeats", "longest", "visits"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     unit = factor if CASES[case][0].any() else 1.0  # where all is 0 there is no unit
-    assert float(other.spread) == unit * float(one.spread)
+    assert float(other.unit) == unit * float(one.unit)
 
 
 @pytest.mark.parametrize(("values", "share"), [(1, 1.0), (4, 0.25), (10**6, 0.0)])
@@ -147,8 +147,8 @@ def test_the_unit_stays_once_critics_have_learned_in_it():
     rewards, ends, _ = CASES["several environments"]
     given = (jnp.asarray(rewards), jnp.asarray(ends), jnp.asarray(1.0))
     fresh, learned = (watch_one(*given, jnp.asarray(value)) for value in (True, False))
-    assert float(fresh.spread) != 1.0
-    assert float(learned.spread) == 1.0
+    assert float(fresh.unit) != 1.0
+    assert float(learned.unit) == 1.0
     for name in ("deviation", "size", "wanted_unit"):
         assert float(getattr(fresh, name)) == float(getattr(learned, name))
 

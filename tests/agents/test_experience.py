@@ -29,7 +29,7 @@ SPEC = EnvSpec(2, (), num_states=1_000, max_episode_steps=6)
 )
 def test_an_iteration_is_moves_and_updates(experience, num_envs, moves, updates, warm_up):
     experience.require_fit(num_envs)
-    assert (experience.moves(num_envs), experience.updates(num_envs), experience.warm_up) == (moves, updates, warm_up)
+    assert (*experience.iteration(num_envs), experience.warm_up) == (moves, updates, warm_up)
 
 
 @pytest.mark.parametrize(("experience", "num_envs"), [(Replay(100, 4, 3, 0), 2), (Logged(100, 4), 2)])
@@ -41,7 +41,7 @@ def test_environments_that_leave_a_rest_are_refused(experience, num_envs):
 def steps(numbers: np.ndarray) -> Transition:
     """Return transitions whose observations are these numbers."""
     zero, no, mask = jnp.zeros(()), jnp.zeros((), bool), jnp.ones(2, bool)
-    one = lambda seen: Transition(seen, seen, zero, seen, mask, no, no, seen, zero, ())  # noqa: E731
+    one = lambda seen: Transition(seen, seen, zero, seen, mask, no, no, seen, zero, ())
     return jax.jit(jax.vmap(one))(jnp.asarray(numbers, jnp.int32))
 
 
@@ -91,7 +91,7 @@ def test_without_random_actions_adaptive_still_explores_goals():
     keys = jax.random.split(jax.random.key(1), 64)
 
     def goals(mode: rp.Mode) -> np.ndarray:
-        start = lambda key: agent.begin_or_advance(state, state.initial_memory, first, key=key, mode=mode)  # noqa: E731
+        start = lambda key: agent.begin_or_advance(state, state.initial_memory, first, key=key, mode=mode)
         return np.asarray(jax.jit(jax.vmap(start))(keys).context.goal)
 
     assert len(np.unique(goals(EXPLORE))) > 16

@@ -76,7 +76,7 @@ def test_its_gradient_is_that_of_the_formula(scale):
     predicted, target = scale * rng.normal(size=(3, 4)), scale * rng.normal(size=(3, 7))
     taus, kappas = rng.uniform(size=4), np.array([0.01, 0.5, 100.0])
     single = [jnp.asarray(x, jnp.float32) for x in (predicted, taus, target, kappas)]
-    loss = lambda *x: 3.0 * quantile_huber(*x)  # noqa: E731
+    loss = lambda *x: 3.0 * quantile_huber(*x)
     gradients = jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 2)), in_axes=(0, None, 0, 0)))(*single)
     for lane, kappa in enumerate(kappas):
         for i in range(4):

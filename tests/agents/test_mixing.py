@@ -1,4 +1,4 @@
-"""Mixtures of the members of a population, judged by samples of returns."""
+"""Mixtures of the candidates of a population, judged by samples of returns."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_a_coin_is_better_than_both_arms_where_h_is_convex():
 
 
 @pytest.mark.parametrize("text", ["cvar:0.2", "wang:-0.75", "pow:-2", "mean"])
-def test_one_member_is_played_where_h_is_concave(text):
+def test_one_candidate_is_played_where_h_is_concave(text):
     risk = rp.parse_risk(text)
     returns = RNG.normal([[0.0], [0.4], [0.2]], [[1.0], [2.0], [0.3]], size=(3, 500))
     best = int(np.argmax([risk.value(row) for row in returns]))
@@ -40,13 +40,13 @@ def test_one_member_is_played_where_h_is_concave(text):
 
 
 @pytest.mark.parametrize("text", ["wang:0.75", "cpw:0.71"])
-def test_members_that_do_the_same_are_not_mixed(text):
+def test_candidates_that_do_the_same_are_not_mixed(text):
     returns = RNG.normal(size=(4, 1_000))
     assert sorted(best_mixture(rp.parse_risk(text), returns).tolist()) == [0, 0, 0, 1]
 
 
 @pytest.mark.parametrize("text", ["cvar:0.2", "cpw:0.71"])
-def test_a_member_that_is_known_to_be_best_is_played(text):
+def test_a_candidate_that_is_known_to_be_best_is_played(text):
     returns = np.random.default_rng(0).normal(size=(3, 1_000))
     assert best_mixture(rp.parse_risk(text), returns, best=1).tolist() == [0, 1, 0]
 
@@ -66,7 +66,7 @@ def test_the_error_of_an_advantage_is_that_of_paired_episodes(text):
 @pytest.mark.parametrize(("floor", "sure"), [(-2.0, 0.0), (0.0, 0.0), (0.5, 0.8), (5.0, 1.0)])
 def test_the_best_draw_above_a_floor(floor, sure):
     # A sure 1, or 0 and 6 with probability 1/2 each: the worst fifth of a draw that takes the sure 1 with probability p
-    # is 0 up to p = 0.6 and grows to 1. A member that is worse in both has no part.
+    # is 0 up to p = 0.6 and grows to 1. A candidate that is worse in both has no part.
     returns = np.stack([np.ones(2_000), RNG.permutation(np.repeat([0.0, 6.0], 1_000)), np.zeros(2_000)])
     weights = best_above_floor(rp.Mean(), rp.CVaR(0.2), floor, returns)
     assert weights[2] == 0.0

@@ -168,13 +168,13 @@ def test_what_needs_quantiles_says_so_in_one_line(run, tmp_path):
 def test_the_critic_keeps_its_predictions_when_the_unit_changes(run):
     agent, state = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, (run.lanes.agent, run.lanes.agent_state))
     assert state.episodes is not None
-    state = eqx.tree_at(lambda s: s.episodes.size, state, 3.0 * state.episodes.spread)
+    state = eqx.tree_at(lambda s: s.episodes.size, state, 3.0 * state.episodes.unit)
     shown = jax.tree.map(lambda x: x[0, 0], run.lanes.time_step)
     before, after = (float(agent.value(s, (), shown)) for s in (state, follow_size(state)))
     assert before == pytest.approx(after, rel=1e-5)
     moved = follow_size(state).episodes
     assert moved is not None
-    assert float(moved.spread) == pytest.approx(3 * float(state.episodes.spread))
+    assert float(moved.unit) == pytest.approx(3 * float(state.episodes.unit))
 
 
 @pytest.mark.parametrize(

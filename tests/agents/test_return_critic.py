@@ -13,7 +13,7 @@ def test_draws_inside_of_cells_have_the_variance_that_atoms_lose():
     draws = jnp.broadcast_to(midpoints(100)[:, None], (100, 16))
     drawn = np.asarray(jax.vmap(within_cells, (None, 0))(jnp.asarray(levels, jnp.float32), draws), float)  # uniform law
     np.testing.assert_allclose(drawn.mean(axis=0), levels, atol=1e-5)  # every atom is the mean of its cell
-    variance = lambda x: x**2 @ probs - (x @ probs) ** 2  # noqa: E731
+    variance = lambda x: x**2 @ probs - (x @ probs) ** 2
     assert 1 / 12 - variance(levels) > 4e-4
     np.testing.assert_allclose((drawn**2).mean(axis=0) @ probs - 0.25, 1 / 12, atol=1e-5)
 

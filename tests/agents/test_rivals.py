@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 
 def rollout(agent: Any, state: Any, extras: Any) -> Trajectory:
     """Return five steps of three environments, in which four episodes end."""
-    array = lambda x: jnp.asarray(x)  # noqa: E731
+    array = lambda x: jnp.asarray(x)
     seen = jax.random.normal(KEY, (5, 3, 1))
     action = jnp.zeros((5, 3), jnp.int32)
     mask = jnp.ones((5, 3, 2), bool)

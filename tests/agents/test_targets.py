@@ -230,9 +230,9 @@ def test_segments_are_the_rows_that_follow_in_the_same_column(rows, steps):
 
 
 # The range of returns.
-def seen(low: float, high: float, spread: float, mean: float = 0.0, count: float = 9.0) -> Episodes:
+def seen(low: float, high: float, unit: float, mean: float = 0.0, count: float = 9.0) -> Episodes:
     """Return the statistics of episodes with returns in this range."""
-    given = {"low": low, "high": high, "spread": spread, "mean": mean, "count": count}
+    given = {"low": low, "high": high, "unit": unit, "mean": mean, "count": count}
     episodes = no_episodes(jnp.zeros((1, 1)), jnp.ones((1, 1), bool))
     return dataclasses.replace(episodes, **{name: jnp.float32(value) for name, value in given.items()})
 

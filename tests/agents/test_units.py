@@ -51,11 +51,11 @@ def first_step(spec: EnvSpec) -> rp.TimeStep:
     return spec.first_time_step(observation, jnp.ones((spec.num_actions,), bool))
 
 
-def with_spread(state: AgentState, unit: float, wanted: float) -> AgentState:
+def with_unit(state: AgentState, unit: float, wanted: float) -> AgentState:
     """Return the state with a unit of the critics, after episodes whose returns ask for another one."""
     first = first_step(BOX if hasattr(state.params, "actor") else SPEC)
     episodes = no_episodes(first.observation[None], first.action_mask[None], 2)
-    given = {"spread": unit, "deviation": wanted}
+    given = {"unit": unit, "deviation": wanted}
     episodes = dataclasses.replace(episodes, **{name: jnp.asarray(x, jnp.float32) for name, x in given.items()})
     return dataclasses.replace(state, episodes=episodes)
 
@@ -63,8 +63,8 @@ def with_spread(state: AgentState, unit: float, wanted: float) -> AgentState:
 def learned(agent: Agent) -> AgentState:
     """Return a state whose networks and targets differ, and differ from fresh ones."""
     one, other = (agent.init(spec_of(agent), key=jax.random.key(i)) for i in (0, 1))
-    noisy = lambda x: x + 0.3 * jax.random.normal(jax.random.key(x.size), x.shape)  # noqa: E731
-    is_weight = lambda x: eqx.is_inexact_array(x) and x.ndim > 1  # noqa: E731
+    noisy = lambda x: x + 0.3 * jax.random.normal(jax.random.key(x.size), x.shape)
+    is_weight = lambda x: eqx.is_inexact_array(x) and x.ndim > 1
     params, targets = (jax.tree.map(lambda x: noisy(x) if is_weight(x) else x, s.params) for s in (one, other))
     return dataclasses.replace(one, params=params, target_params=targets)
 
@@ -90,13 +90,13 @@ REPEATED = (
 def test_predicted_returns_stay_when_the_unit_changes(name):
     # Of adaptive agents at the start, where the context is 0 in every unit: features of other contexts are in units.
     agent = AGENTS[name]
-    before = with_spread(learned(agent), 32.0, 256.0)
+    before = with_unit(learned(agent), 32.0, 256.0)
     expected = predictions(agent, before)
     assert np.ptp(expected) > 0
     for wanted in (256.0, 4.0):
-        after = follow_unit(agent, with_spread(before, 32.0, wanted), START)
+        after = follow_unit(agent, with_unit(before, 32.0, wanted), START)
         assert after.episodes is not None
-        assert float(after.episodes.spread) == wanted
+        assert float(after.episodes.unit) == wanted
         assert float(scales(agent.training, after)[0]) == pytest.approx(1 / wanted)
         np.testing.assert_allclose(predictions(agent, after), expected, rtol=1e-5)
         for part in ("initial_memory", "opt_state"):
@@ -106,7 +106,7 @@ def test_predicted_returns_stay_when_the_unit_changes(name):
 @pytest.mark.parametrize("name", ["IQTD3", "AdaptiveContinuous", pytest.param("TQLContinuous", marks=pytest.mark.long)])
 def test_actors_do_the_same_in_another_unit(name):
     agent = AGENTS[name]
-    before = with_spread(learned(agent), 32.0, 256.0)
+    before = with_unit(learned(agent), 32.0, 256.0)
     after = follow_unit(agent, before, START)
     assert eqx.tree_equal(after.params.actor, before.params.actor)
     assert eqx.tree_equal(after.target_params.actor, before.target_params.actor)
@@ -137,10 +137,10 @@ def test_the_unit_follows_where_it_is_far_from_right_and_critics_can_still_learn
     reward_scale, wanted, done, unit = FOLLOWS[case]
     training = dataclasses.replace(TRAINING, reward_scale=reward_scale)  # rates fall to a tenth
     agent = rp.IQN(network=rp.Network(head="table"), training=training)
-    state = with_spread(learned(agent), 32.0, wanted)
+    state = with_unit(learned(agent), 32.0, wanted)
     after = follow_unit(agent, state, clock_at(done))
     assert after.episodes is not None
-    assert float(after.episodes.spread) == pytest.approx(unit)
+    assert float(after.episodes.unit) == pytest.approx(unit)
     np.testing.assert_allclose(after.params.head.cells, 32.0 / unit * state.params.head.cells, rtol=1e-5)
     np.testing.assert_allclose(predictions(agent, after), predictions(agent, state), rtol=1e-5)
 
@@ -153,7 +153,7 @@ def test_without_episodes_there_is_no_unit_to_follow():
 
 def test_targets_are_updated_in_the_new_unit():
     agent = AGENTS["IQN table"]
-    state = with_spread(learned(agent), 32.0, 128.0)
+    state = with_unit(learned(agent), 32.0, 128.0)
     before, after = predictions(agent, state), predictions(agent, update_target(agent, state, START))
     np.testing.assert_allclose(after[0], before[0], rtol=1e-5)
     np.testing.assert_allclose(after[1], before.mean(axis=0), rtol=1e-4, atol=1e-4)  # at a rate of ½
@@ -162,13 +162,13 @@ def test_targets_are_updated_in_the_new_unit():
 def test_kappa_is_a_share_of_the_smaller_one_of_deviation_and_unit():
     agent = AGENTS["IQN table"]
     for unit, deviation, share in [(4.0, 8.0, 0.01), (4.0, 2.0, 0.005), (4.0, 1e-6, 1e-4), (4.0, 4.0, 0.01)]:
-        state = with_spread(learned(agent), unit, deviation)
+        state = with_unit(learned(agent), unit, deviation)
         assert float(scales(agent.training, state)[1]) == pytest.approx(share)  # in units
 
 
 def test_the_utility_of_qrsrm_stays_in_units_of_the_return():
     agent = rp.QRSRM("cvar:0.5", pieces=4, utility_interval=3, **DISCRETE)
-    state = with_spread(learned(agent), 32.0, 128.0)
+    state = with_unit(learned(agent), 32.0, 128.0)
     state = eqx.tree_at(lambda s: s.initial_memory.knots, state, jnp.arange(4.0))
     after = update_target(agent, state, clock_at(0.1))  # after 100 updates no estimate is due
     np.testing.assert_array_equal(after.initial_memory.knots, jnp.arange(4.0))  # in units of the return

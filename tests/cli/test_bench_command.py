@@ -52,7 +52,7 @@ def test_the_folder_follows_from_the_options(cli, calls, tmp_path, monkeypatch, 
     ("cells", "message"),
     [
         ([], "interrupted before the first of 1 cells was finished"),
-        (CELLS, "interrupted: 1 cells are left; the same command goes on with them"),
+        (CELLS, "interrupted: 1 cells are left; the same command continues with them"),
     ],
 )
 def test_an_interruption_is_one_line(cli, monkeypatch, tmp_path, cells, message):

@@ -86,7 +86,7 @@ def test_a_continuous_action_gets_the_shape_of_its_space():
 
 
 def test_conversions_between_the_same_spaces_are_equal():
-    box = lambda high: spaces.Box(-1.0, high, (2,), np.float32)  # noqa: E731
+    box = lambda high: spaces.Box(-1.0, high, (2,), np.float32)
     one, same = (Translation(box(1.0), spaces.Discrete(3), 5) for _ in range(2))
     assert one == same
     assert hash(one) == hash(same)

@@ -212,7 +212,7 @@ def test_the_learning_curve_is_evenly_spaced_after_warm_up_and_resuming(stopped,
         if run.steps == stopped:
             raise KeyboardInterrupt
 
-    evaluator = lambda run: {"at": run.steps}  # noqa: E731
+    evaluator = lambda run: {"at": run.steps}
     run = rp.train(AGENTS, "RiskyGrid", steps=180, seeds=2, evaluate_every=30, evaluator=evaluator, progress=interrupt)
     run.save(tmp_path / "run")
     resumed = rp.train(rp.load(tmp_path / "run"), evaluator=evaluator)

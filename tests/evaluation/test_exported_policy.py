@@ -166,7 +166,7 @@ def test_a_mixture_draws_a_member_for_each_episode():
     policy = untrained(rp.Adaptive("wang:0.75", network=TINY), MAZE_ENV)
     assert isinstance(policy.agent, rp.Adaptive)
     weights = np.full(policy.agent.population()[0], 0.2, np.float32)
-    policy = type(policy)(policy.agent, policy.agent.with_members(policy.state, jax.numpy.asarray(weights)), MAZE_ENV)
+    policy = type(policy)(policy.agent, policy.agent.with_weights(policy.state, jax.numpy.asarray(weights)), MAZE_ENV)
     exported = policy.compiled()
     assert exported.description["mixed"]
     for batch in (policy, exported):

@@ -123,7 +123,7 @@ def test_what_cannot_be_written_is_said_in_one_line(tmp_path):
     agent = rp.Adaptive("wang:0.75", network=TINY)
     policy = untrained(agent, MAZE_ENV)
     weights = np.full(agent.population()[0], 0.2, np.float32)
-    mixed = type(policy)(agent, agent.with_members(policy.state, jax.numpy.asarray(weights)), MAZE_ENV)
+    mixed = type(policy)(agent, agent.with_weights(policy.state, jax.numpy.asarray(weights)), MAZE_ENV)
     with pytest.raises(rp.RiskpathError, match=r"ONNX has no random_bits; export one of policy.members"):
         mixed.export(tmp_path / "policy.onnx")
     (tmp_path / "mine.onnx").write_text("mine")

@@ -96,6 +96,6 @@ def test_groups_are_run_stored_and_not_run_again(tmp_path, monkeypatch):
 
 def test_an_interruption_is_not_a_result(tmp_path, monkeypatch):
     monkeypatch.setattr(mountain_car.CarGroup, "run", lambda self, report=None: None)
-    with pytest.raises(KeyboardInterrupt, match="interrupted: 3 runs are left; the same command goes on with them"):
+    with pytest.raises(KeyboardInterrupt, match="interrupted: 3 runs are left; the same command continues with them"):
         mountain_car.reproduce(tmp_path, only="joint", seeds=3, quick=True, show=lambda _: None)
     assert [*tmp_path.iterdir()] == []

@@ -399,7 +399,7 @@ def test_a_law_with_too_many_atoms_is_refused(monkeypatch):
     three = Law([0.0, 1.0, 2.0], [0.25, 0.25, 0.5])
     assert len(three.convolve(Law.point(1.0))) == 3
     assert len(Law.mix([COIN, Law.point(1.0)], [0.5, 0.5])) == 3
-    too_large = "a return law would need 4 atoms, more than the limit of 3; round the rewards, use discount 1"
+    too_large = "a return distribution would need 4 atoms, more than the limit of 3; round the rewards, use discount 1"
     with pytest.raises(RiskpathError, match=too_large):
         COIN.convolve(Law([0.0, 10.0], [0.5, 0.5]))
     with pytest.raises(RiskpathError, match=too_large):
@@ -444,20 +444,20 @@ def test_the_text_of_a_law(law, text):
         (lambda: Law(WORD, [1.0]), r"expected a list of numbers, got 'six'$"),
         (lambda: Law([0.0], NUMBER), r"expected a list of numbers, got 3$"),
         (lambda: Law.of_sample([]), r"at least one: got \(0,\) and \(0,\)$"),
-        (lambda: Law([0.0, math.nan], [0.5, 0.5]), r"atoms of a law must be finite, got nan$"),
-        (lambda: Law([0.0, -math.inf], [0.5, 0.5]), r"atoms of a law must be finite, got -inf$"),
-        (lambda: Law.point(math.inf), r"atoms of a law must be finite, got inf$"),
-        (lambda: Law.of_sample([1.0, math.nan]), r"atoms of a law must be finite, got nan$"),
-        (lambda: COIN.scale(math.nan), r"atoms of a law must be finite, got nan$"),
-        (lambda: COIN.scale(1e308), r"atoms of a law must be finite, got inf$"),
-        (lambda: COIN.shift(math.nan), r"atoms of a law must be finite, got nan$"),
-        (lambda: COIN.shift(math.inf), r"atoms of a law must be finite, got inf$"),
+        (lambda: Law([0.0, math.nan], [0.5, 0.5]), r"atoms of a Law must be finite, got nan$"),
+        (lambda: Law([0.0, -math.inf], [0.5, 0.5]), r"atoms of a Law must be finite, got -inf$"),
+        (lambda: Law.point(math.inf), r"atoms of a Law must be finite, got inf$"),
+        (lambda: Law.of_sample([1.0, math.nan]), r"atoms of a Law must be finite, got nan$"),
+        (lambda: COIN.scale(math.nan), r"atoms of a Law must be finite, got nan$"),
+        (lambda: COIN.scale(1e308), r"atoms of a Law must be finite, got inf$"),
+        (lambda: COIN.shift(math.nan), r"atoms of a Law must be finite, got nan$"),
+        (lambda: COIN.shift(math.inf), r"atoms of a Law must be finite, got inf$"),
         (lambda: Law([0.0, 1.0], [0.5, 0.4]), r"non-negative and sum to 1, their sum is 0.9$"),
         (lambda: Law([0.0, 1.0], [0.5, 0.5 + 1e-7]), r"non-negative and sum to 1, their sum is 1.0000001$"),
-        (lambda: Law([0.0, 1.0], [1.5, -0.5]), r"probabilities of a law must be non-negative and sum to 1"),
-        (lambda: Law([0.0, 1.0], [math.nan, 1.0]), r"probabilities of a law must be non-negative and sum to 1"),
-        (lambda: Law.mix([COIN], [0.5, 0.5]), r"got 1 laws and 2 weights; they must match$"),
-        (lambda: Law.mix([], []), r"got 0 laws and 0 weights; they must match$"),
+        (lambda: Law([0.0, 1.0], [1.5, -0.5]), r"probabilities of a Law must be non-negative and sum to 1"),
+        (lambda: Law([0.0, 1.0], [math.nan, 1.0]), r"probabilities of a Law must be non-negative and sum to 1"),
+        (lambda: Law.mix([COIN], [0.5, 0.5]), r"got 1 distributions and 2 weights; they must match$"),
+        (lambda: Law.mix([], []), r"got 0 distributions and 0 weights; they must match$"),
         (lambda: Law.mix([COIN, BIASED], [0.5, 0.6]), r"sum to 1, their sum is 1.1$"),
         (lambda: Law.mix([COIN, BIASED], [1.5, -0.5]), r"must be non-negative and sum to 1"),
         (lambda: COIN.risk("tail:0.1"), r"unknown risk measure 'tail:0.1'; use mean, cvar:LEVEL"),

@@ -51,7 +51,7 @@ def outputs_and_gradients(sizes: Sizes) -> Any:
 
     def total(parameters: Any, taus: jax.Array, actions: jax.Array) -> jax.Array:
         cosines, out, features = parameters
-        one = lambda features, action: cosines.of_action(taus, out, features, action)  # noqa: E731
+        one = lambda features, action: cosines.of_action(taus, out, features, action)
         return jnp.sum(wanted * kernels.over_batch(one)(features, actions))
 
     # A new function, which is traced anew, in every call.
@@ -99,7 +99,7 @@ def test_the_mean_embedding_and_its_gradient(width: int, levels: int, with_kerne
     x = jax.random.normal(jax.random.key(1), (width,))
 
     def program():
-        of = lambda c, taus: jnp.sum(c.mean(taus) * x)  # noqa: E731
+        of = lambda c, taus: jnp.sum(c.mean(taus) * x)
         return eqx.filter_jit(eqx.filter_vmap(eqx.filter_value_and_grad(of)))(cosines, taus)
 
     ours = program()
@@ -150,7 +150,7 @@ def test_a_layer_and_its_gradients(inputs: int, width: int, batch: int, with_ker
 def test_one_sample_has_gradients_as_well(with_kernels: None):
     """JAX cannot differentiate the kernels for a batch inside of `vmap`, nor forwards, so they are not used there."""
     mlp, x = MLP(5, (64,), key=jax.random.key(0)), jax.random.normal(jax.random.key(1), (16, 5))
-    of = lambda x: jnp.sum(mlp(x) ** 2)  # noqa: E731
+    of = lambda x: jnp.sum(mlp(x) ** 2)
     one, each = jax.grad(of)(x[0]), jax.vmap(jax.grad(of))(x)
     np.testing.assert_allclose(one, each[0], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(jax.jvp(of, (x[0],), (x[1],))[1], one @ x[1], rtol=1e-4)
@@ -160,7 +160,7 @@ def test_a_loss_may_use_what_all_samples_share(with_kernels: None):
     mlp, x = MLP(5, (64,), key=jax.random.key(0)), jax.random.normal(jax.random.key(1), (16, 5))
 
     def gradients() -> Any:
-        loss = lambda mlp, y: jnp.sum(mlp(x[0]) * mlp(y))  # noqa: E731
+        loss = lambda mlp, y: jnp.sum(mlp(x[0]) * mlp(y))
         return eqx.filter_grad(lambda mlp: jnp.mean(kernels.over_batch(lambda y: loss(mlp, y))(x)))(mlp)
 
     ours = gradients()
@@ -183,10 +183,10 @@ def test_the_quantile_loss_and_its_gradient(online: int, target: int, weighted: 
     probs = jax.nn.softmax(jax.random.normal(keys[2], (target,))) if weighted else None
 
     def total(predicted: jax.Array) -> jax.Array:
-        one = lambda p, y: quantile_huber(p, midpoints(online), y, 0.2, probs)  # noqa: E731
+        one = lambda p, y: quantile_huber(p, midpoints(online), y, 0.2, probs)
         return jnp.sum(jax.vmap(one)(predicted, targets))
 
-    program = lambda: jax.jit(jax.value_and_grad(lambda predicted: total(predicted)))(predicted)  # noqa: E731
+    program = lambda: jax.jit(jax.value_and_grad(lambda predicted: total(predicted)))(predicted)
     ours = program()
     with kernels.use_kernels(None):
         plain = program()

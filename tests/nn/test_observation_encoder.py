@@ -168,7 +168,7 @@ def test_images_of_bytes_stay_bytes():
 def test_the_replay_keeps_bytes_as_bytes(shape):
     pictures = jax.random.randint(KEY, (6, 2, *shape), 0, 256).astype(jnp.uint8)
     zero, false, whole = jnp.zeros(()), jnp.zeros((), bool), jnp.zeros((), jnp.int32)
-    one = lambda picture: Transition(  # noqa: E731
+    one = lambda picture: Transition(
         picture, whole, zero, picture, jnp.ones((1,), bool), false, false, whole, zero, zero
     )
     ring = make_replay_buffer(one(pictures[0, 0]), 4, 2)

@@ -37,11 +37,11 @@ def test_every_output_of_a_rescaled_head_is_multiplied(kind):
 
 @pytest.mark.parametrize("twins", [1, 2], ids=["one", "stacked"])
 def test_every_atom_of_a_rescaled_law_is_multiplied(twins):
-    make = lambda key: LawCritic(NETWORK, SPEC, 0, 6, CONTEXT, key=key)  # noqa: E731
+    make = lambda key: LawCritic(NETWORK, SPEC, 0, 6, CONTEXT, key=key)
     critics = make(KEY) if twins == 1 else eqx.filter_vmap(make)(jax.random.split(KEY, twins))
 
     def laws(critics: Any) -> np.ndarray:
-        law = lambda z: z(z.inputs(jnp.int32(2), jnp.asarray(0.5)), jnp.linspace(-1.0, 1.0, CONTEXT))  # noqa: E731
+        law = lambda z: z(z.inputs(jnp.int32(2), jnp.asarray(0.5)), jnp.linspace(-1.0, 1.0, CONTEXT))
         return np.asarray(law(critics) if twins == 1 else eqx.filter_vmap(law)(critics))
 
     np.testing.assert_allclose(laws(rescale_critics(critics, FACTOR)), 4 * laws(critics), rtol=1e-6)
@@ -60,11 +60,11 @@ def test_an_actor_stays_as_it_is(kind):
     x, action, taus = jnp.array([0.3, -0.2]), jnp.array([0.5]), jnp.array([0.1, 0.9])
     if kind == "quantiles":
         networks = Networks(make_twins(3, (8,), key=KEY), Actor(2, (8,), 1, key=KEY))
-        outputs = lambda n: np.stack([z.quantiles(x, action, taus) for z in n.critic])  # noqa: E731
+        outputs = lambda n: np.stack([z.quantiles(x, action, taus) for z in n.critic])
     else:
         first, second, third = (ContextNetwork(NETWORK, SPEC, 0, 2, 3, key=jax.random.key(i)) for i in range(3))
         networks = Networks((first, second), third)
-        outputs = lambda n: np.stack([z(z.inputs(jnp.int32(2), jnp.zeros(())), x) for z in n.critic])  # noqa: E731
+        outputs = lambda n: np.stack([z(z.inputs(jnp.int32(2), jnp.zeros(())), x) for z in n.critic])
     rescaled = rescale_critics(networks, FACTOR)
     np.testing.assert_allclose(outputs(rescaled), 4 * outputs(networks), rtol=1e-5, atol=1e-6)
     assert eqx.tree_equal(rescaled.actor, networks.actor)

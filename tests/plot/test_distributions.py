@@ -152,7 +152,10 @@ def test_settings_with_the_same_measure_have_different_labels():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: rp.plot.plot_law([1.0, 2.0]), r"^a law has atoms and probs, got a list; plot_returns draws samples$"),
+        (
+            lambda: rp.plot.plot_law([1.0, 2.0]),
+            r"^a distribution has atoms and probs, got a list; plot_returns draws samples$",
+        ),
         (lambda: rp.plot.plot_law(LAW, kind="violin"), r"^kind must be one of cdf, histogram, .*; got 'violin'$"),
         (lambda: rp.plot.plot_law(LAW, risk="cvr:0.1"), r"^unknown risk measure 'cvr:0.1'"),
         (
@@ -163,7 +166,10 @@ def test_settings_with_the_same_measure_have_different_labels():
         (lambda: rp.plot.plot_returns([]), r"^returns must be finite numbers, at least one: got none$"),
         (lambda: rp.plot.plot_returns([1.0, np.nan]), r"^returns must be finite numbers, at least one: got nan$"),
         (lambda: rp.plot.plot_returns("abc"), r"^returns must be an array of numbers; .* got a str$"),
-        (lambda: rp.plot.compare(), r"^compare needs at least one law, solution, evaluation, run or array of returns$"),
+        (
+            lambda: rp.plot.compare(),
+            r"^compare needs at least one distribution, solution, evaluation, run or array of returns$",
+        ),
         (lambda: rp.plot.compare(LAW, labels=["a", "b"]), r"^got 2 labels for 1 distributions; they must match$"),
         (lambda: rp.plot.compare(LAW, GRID), r"^returns must be an array of numbers; .* got a FiniteMDP$"),
     ],

@@ -237,7 +237,7 @@ def test_texts_read_back(text):
         (lambda: rp.Mixture([(1.0, "evar:0.1")]), "Mixture needs a measure that weighs outcomes by rank"),
         (
             lambda: rp.IQN("entropic:1"),
-            "a learning agent needs a measure .* entropic:1 does not: rp.solve serves it",
+            "a learning agent needs a measure .* entropic:1 does not: rp.solve accepts it",
         ),
         (lambda: rp.Tabulated("evar:0.1"), "Tabulated needs a measure that weighs outcomes by rank"),
         (lambda: rp.solve(rp.make("AmericanPut"), "evar:0.1"), "a problem on a grid needs a measure that weighs"),

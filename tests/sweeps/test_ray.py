@@ -160,7 +160,7 @@ def test_ctrl_c_and_sigterm_end_a_command_with_one_line(two_nodes, tmp_path):
             process.send_signal(number)
             lines = process.stderr.read().splitlines()
         assert process.returncode == 130
-        assert lines == ["riskpath: interrupted: 8 runs are left; the same command goes on with them"]
+        assert lines == ["riskpath: interrupted: 8 runs are left; the same command continues with them"]
     assert not (tmp_path / "car").exists()
 
 

@@ -15,7 +15,7 @@ from riskpath.mdp.policy_evaluation import TooManySituations
 from riskpath.sweeps.axes import label
 from riskpath.sweeps.result import COLUMNS, stored_plan
 from riskpath.sweeps.store import difference
-from riskpath.sweeps.sweep_cells import EVALUATION_SEED, SweepCell, judged
+from riskpath.sweeps.sweep_cells import EVALUATION_SEED, SweepCell, evaluated
 from riskpath.sweeps.sweep_plan import SweepPlan, unfinished
 from riskpath.training import lane_memory
 from tests.sweeps.tiny_sweep import TINY
@@ -285,7 +285,7 @@ def test_lanes_are_those_of_train(trained_too, unchecked, monkeypatch, request):
         raise TooManySituations("too many")
 
     monkeypatch.setattr(rp.Run, "law", refuse)  # values without an exact law have intervals
-    sampled = judged(run.measure(200, EVALUATION_SEED, progress=False))[0][1]
+    sampled = evaluated(run.measure(200, EVALUATION_SEED, progress=False))[0][1]
     assert sampled["low"] - 1e-6 <= sampled["value"] <= sampled["mean"] + 1e-6
     assert sampled["episodes"] == 200
     assert sampled["mean"] == pytest.approx(lanes[1]["mean"], abs=30.0)

@@ -81,7 +81,7 @@ def runs(tmp_path_factory) -> Any:
     def trained(name: str) -> tuple[Path, rp.Run]:
         folder = tmp_path_factory.mktemp("runs") / name
         keeper = Checkpointer(folder, every_seconds=None, every_steps=60)
-        watch = lambda run: {"sum": np.float32(run.lanes.return_so_far.sum()), "at": (run.steps, math.inf)}  # noqa: E731
+        watch = lambda run: {"sum": np.float32(run.lanes.return_so_far.sum()), "at": (run.steps, math.inf)}
         run = begin(name, 100, evaluate_every=20, evaluator=watch, progress=lambda run, _: keeper.save_if_due(run))
         return folder, run
 
@@ -513,7 +513,7 @@ def test_a_checkpointer_saves_when_it_is_time(every, saves, tmp_path, monkeypatc
     now = [0.0]
     monkeypatch.setattr(saving.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(saving, "write_checkpoint", lambda run, path: seen.append(run.steps))
-    fake = lambda steps: fake_run(steps=steps)  # noqa: E731
+    fake = lambda steps: fake_run(steps=steps)
     keeper = Checkpointer(tmp_path / "run", **every)
     for steps in (40, 100, 150, 210, 290, 300, 400):
         now[0] += 1.0

@@ -117,7 +117,7 @@ def test_a_run_gives_its_episodes_and_one_line_warns(agent, trained, caplog, unc
     with caplog.at_level("WARNING", "riskpath"), nullcontext() if trained else without_training():
         again = rp.train(agent, data=data, steps=20)
     name = type(agent).__name__
-    assert f"{name} learns from data alone: nothing guards it against actions that the data never" in caplog.text
+    assert f"{name} learns from data alone, and may overestimate actions that the data never" in caplog.text
     assert again.policy()(np.int32(0))[0] in (0, 1)
     assert isinstance(again.agents[0].training, rp.Training)
 
@@ -134,8 +134,8 @@ STEPS: dict[str, Any] = {"observations": [[0, 1, 2]], "actions": [[0, 1]], "rewa
         ({"rewards": [[0.0, np.nan]]}, "rewards of an episode must be finite numbers"),
         ({"rewards": []}, "cannot read episodes"),
         ({"actions": [[[2.0], [0.0]]]}, "actions must be whole numbers, or vectors with entries from −1 to 1"),
-        ({"num_actions": 1}, "num_actions is 1, but the data hold number 1"),
-        ({"num_states": 2}, "num_states is 2, but the data hold number 2"),
+        ({"num_actions": 1}, "num_actions is 1, but the data contain number 1"),
+        ({"num_states": 2}, "num_states is 2, but the data contain number 2"),
     ],
 )
 def test_bad_episodes_are_refused(change, line):

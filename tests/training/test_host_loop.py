@@ -113,7 +113,7 @@ def step_all(env: rp.Environment, state: Any, action: Any, env_keys: Any, reset_
 
 
 def leaves(lanes: Lanes) -> list[np.ndarray]:
-    plain = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x  # noqa: E731
+    plain = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
     parts = (
         lanes.agent_state,
         lanes.store,
@@ -399,7 +399,7 @@ def test_whatever_a_callback_raises_ctrl_c_is_heard_as_before(unchecked):
 
 def test_an_episode_is_finished_unless_it_was_cut_off_by_the_limit_asked_for(unchecked):
     run = rp.train(LIGHT, Echo, steps=50)
-    own = lambda length, limit: lambda: gymnasium.wrappers.TimeLimit(Echo(length=length), limit)  # noqa: E731
+    own = lambda length, limit: lambda: gymnasium.wrappers.TimeLimit(Echo(length=length), limit)
     for env, limit, length, finished in (
         (Echo, None, 5, 1.0),
         (Echo, 5, 5, 1.0),

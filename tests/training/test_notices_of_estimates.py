@@ -1,4 +1,4 @@
-"""The notice about critics whose estimates have left the returns seen."""
+"""The notice about critics whose estimates are far from all returns that were seen."""
 
 from types import SimpleNamespace
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.training import notices_of_estimates as notices
-from riskpath.training.notices_of_estimates import FEWEST_EPISODES, FEWEST_UPDATES, notice_of_estimates
+from riskpath.training import notices as notices
+from riskpath.training.notices import FEWEST_EPISODES, FEWEST_UPDATES, notice_of_estimates
 from tests.training.fakes import fake_run
 
 SPREAD, SAME = [-1.0, 3.0], [-99.0, -99.0]
@@ -53,6 +53,6 @@ def test_a_training_says_at_its_end_that_its_critic_left_the_returns(monkeypatch
     mdp = rp.FiniteMDP.from_outcomes({("s", "stay"): [(1.0, 1.0, "s")]}, "s", horizon=2)
     run = rp.train(agent, mdp, steps=60, progress=False)
     for text in (caplog.text, *run.notices):
-        assert "the critic has left the returns seen in 1 of 1 lanes" in text
+        assert "the critic predicts returns far from all that were seen, in 1 of 1 lanes" in text
     assert len(run.notices) == 1
     assert caplog.text.count(f"at step {run.steps:,} ") == 1

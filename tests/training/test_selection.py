@@ -1,4 +1,4 @@
-"""After training: members, other measures and the frontier of one run."""
+"""After training: candidates, other measures and the frontier of one run."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,7 @@ from riskpath.agents.abilities import can_serve
 from riskpath.agents.adaptive.elimination import HELD_OUT, blocks_of_selection, eliminate, rounds
 from riskpath.report import served_levels
 from riskpath.report.gather_record import gather
-from riskpath.training.selection import episodes_of, select_members
+from riskpath.training.selection import episodes_of, select_candidates
 from tests.training.fakes import fake_run
 from tests.training.sizes import TINY_ADAPTIVE
 
@@ -38,7 +38,7 @@ def weights(run: rp.Run) -> np.ndarray:
     return np.asarray(run.lanes.agent_state.params.plan.weights)
 
 
-def test_the_member_with_the_best_held_out_episodes_is_played(run):
+def test_the_candidate_with_the_best_held_out_episodes_is_played(run):
     assert weights(run).shape == (2, 13)
     assert (np.sort(weights(run), axis=1) == np.eye(13)[12]).all()
     assert len(run.policy().members()) == 1
@@ -46,46 +46,50 @@ def test_the_member_with_the_best_held_out_episodes_is_played(run):
 
 def test_a_selection_shows_its_progress(run):
     shown = []
-    lanes = select_members(run, lambda *counts: shown.append(counts))
+    lanes = select_candidates(run, lambda *counts: shown.append(counts))
     assert shown == [(block, 37) for block in range(1, 38)]
     assert same(lanes.agent_state.params.plan.weights, run.lanes.agent_state.params.plan.weights)
 
 
 @pytest.mark.parametrize(
-    ("members", "expected"),
+    ("candidates", "expected"),
     [(13, [(13, 1), (4, 3), (2, 6)]), (9, [(9, 1), (3, 3), (2, 4)]), (6, [(6, 1), (2, 3)]), (2, [(2, 1)]), (1, [])],
 )
-def test_the_best_third_plays_as_many_episodes_as_all_before(members, expected):
-    assert list(rounds(members)) == expected
-    assert blocks_of_selection(members) == sum(left * blocks for left, blocks in expected)
+def test_the_best_third_plays_as_many_episodes_as_all_before(candidates, expected):
+    assert list(rounds(candidates)) == expected
+    assert blocks_of_selection(candidates) == sum(left * blocks for left, blocks in expected)
 
 
-def test_elimination_finds_the_best_member_of_each_lane():
+def test_elimination_finds_the_best_candidate_of_each_lane():
     means = np.array([[0.0, 0.05, -0.3, 0.1, -0.1], [0.2, 0.2, 0.1, 0.0, 0.2], [0.0, -0.3, 0.1, -0.2, 0.001]])
     played = []
 
-    def play(member, seed):
-        played.append((member.tolist(), seed))
+    def play(candidate, seed):
+        played.append((candidate.tolist(), seed))
         shared, own = np.random.default_rng(seed).normal(size=400), np.random.default_rng(seed + 10**6).normal(size=400)
-        return means[np.arange(3), member][:, None] + shared + 0.3 * own * (member[:, None] == 4)
+        return means[np.arange(3), candidate][:, None] + shared + 0.3 * own * (candidate[:, None] == 4)
 
     best, first = eliminate([rp.CVaR(0.2)] * 3, 5, np.array([0, 1, 2]), play)
-    assert best.tolist() == [3, 1, 2]  # of equal members the preferred one
+    assert best.tolist() == [3, 1, 2]  # of equal candidates the preferred one
     assert first.shape == (3, 5, 400)
     assert played[:5] == [([number] * 3, HELD_OUT) for number in range(5)]
     later = played[5:]
     assert [seed - HELD_OUT for _, seed in later] == [1, 1, 2, 2]  # two fresh blocks for each of the two that are left
-    assert [{member[lane] for member, _ in later} for lane in range(3)] == [{0, 3}, {1, 2}, {2, 0}]  # 0 plays like 1
+    assert [{candidate[lane] for candidate, _ in later} for lane in range(3)] == [
+        {0, 3},
+        {1, 2},
+        {2, 0},
+    ]  # 0 plays like 1
 
 
-def test_the_preferred_member_is_played_unless_another_one_is_better_by_more_than_the_error():
+def test_the_preferred_candidate_is_played_unless_another_one_is_better_by_more_than_the_error():
     errors = []
     for gain in (0.0, 0.004, 0.02):
 
-        def play(member, seed, gain=gain):
+        def play(candidate, seed, gain=gain):
             rng = np.random.default_rng(seed)
             shared, own = rng.normal(size=500), 0.1 * rng.normal(size=500)  # the error of 1,500 episodes is 0.006
-            return shared[None] + (member[:, None] == 2) * (gain + own - own.mean())
+            return shared[None] + (candidate[:, None] == 2) * (gain + own - own.mean())
 
         errors.append(eliminate([rp.CVaR(0.5)], 4, np.array([1]), play)[0].item())
     assert errors == [1, 1, 2]
@@ -94,12 +98,14 @@ def test_the_preferred_member_is_played_unless_another_one_is_better_by_more_tha
 def test_copies_of_one_policy_do_not_crowd_a_better_one_out():
     played = []
 
-    def play(member, seed):
-        played.append(member.item())
-        lucky = seed == HELD_OUT  # in the first round the better member, 7, has worse episodes than the others
+    def play(candidate, seed):
+        played.append(candidate.item())
+        lucky = seed == HELD_OUT  # in the first round the better candidate, 7, has worse episodes than the others
         tail, top = np.random.default_rng(seed).normal(size=(2, 500))
-        returns = np.where(tail < 0, tail + (member.item() == 7) * (-0.2 if lucky else 0.3), 5.0 + abs(top))
-        return (returns + (returns > 3) * member.item() * 0.1)[None]  # members differ in returns that do not count
+        returns = np.where(tail < 0, tail + (candidate.item() == 7) * (-0.2 if lucky else 0.3), 5.0 + abs(top))
+        return (returns + (returns > 3) * candidate.item() * 0.1)[
+            None
+        ]  # candidates differ in returns that do not count
 
     best, _ = eliminate([rp.CVaR(0.25)], 13, np.array([2]), play)
     assert best.item() == 7
@@ -125,7 +131,7 @@ def test_the_number_of_held_out_episodes_follows_from_the_training(steps, wanted
     assert episodes_of(fake_run(steps=steps, spec=spec, sources=[0] * on_host), 9, wanted) == expected
 
 
-def test_a_saved_run_goes_on_as_if_no_member_had_been_chosen(run, tmp_path):
+def test_a_saved_run_goes_on_as_if_no_candidate_had_been_chosen(run, tmp_path):
     agent = rp.Adaptive("cvar:0.25", **TINY)
     short = rp.train(agent, "RiskyGrid", steps=60, seeds=2)
     others = jnp.asarray(np.tile(np.eye(13, dtype=np.float32)[3], (2, 1)))  # whatever was chosen
@@ -140,12 +146,12 @@ def test_the_law_of_a_mixture_is_the_mixture_of_laws(run):
     # Two first goals, so far apart that they lead to different actions or to none.
     shares, first = np.zeros((2, 2, 13), np.float32)
     shares[:, [0, 2]], first[:, [0, 2]] = (0.25, 0.75), (-300.0, 300.0)
-    places = lambda lanes: (lanes.agent_state.params.plan.weights, lanes.agent_state.params.plan.first)  # noqa: E731
+    places = lambda lanes: (lanes.agent_state.params.plan.weights, lanes.agent_state.params.plan.first)
     mixed = eqx.tree_at(places, run.lanes, (jnp.asarray(shares), jnp.asarray(first)))
     other = rp.Run(run.agents, run.environments, 2, mixed)
-    members = other.policy().members()
-    assert [weight for weight, _ in members] == pytest.approx([0.25, 0.75])
-    laws = [rp.RiskyGrid().mdp().evaluate(policy) for _, policy in members]
+    candidates = other.policy().members()
+    assert [weight for weight, _ in candidates] == pytest.approx([0.25, 0.75])
+    laws = [rp.RiskyGrid().mdp().evaluate(policy) for _, policy in candidates]
     law = other.law()
     assert law.isclose(rp.Law.mix(laws, [0.25, 0.75]))
     returns = np.concatenate([other.evaluate(EPISODES, seed).returns[0, 0] for seed in range(20)])

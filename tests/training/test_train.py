@@ -191,7 +191,7 @@ def test_masked_actions_are_never_taken_nor_bootstrapped_on(name, unchecked):
 def test_a_reward_that_is_no_number_stops_the_run_and_keeps_what_was_there(unchecked):
     run = rp.train(tiny("IQN"), as_environment("RiskyGrid"), steps=100, seeds=2)
     before = parameters(run, 0)
-    rewards = lambda lanes: lanes.env.tables.reward  # noqa: E731
+    rewards = lambda lanes: lanes.env.tables.reward
     run.lanes = eqx.tree_at(rewards, run.lanes, rewards(run.lanes) * jnp.nan)
     with pytest.raises(rp.TrainingStopped, match="a reward was not a finite number between steps 100 and") as stop:
         rp.train(run, steps=100)

@@ -68,7 +68,7 @@ class Population(eqx.Module):
         """Return the candidate that the networks think best."""
 
     @abc.abstractmethod
-    def with_members(self, state: Any, weights: Float[Array, " M"]) -> Any:
+    def with_weights(self, state: Any, weights: Float[Array, " M"]) -> Any:
         """Return a state in which these are the probabilities that each candidate plays an episode."""
 
     @abc.abstractmethod

@@ -85,16 +85,16 @@ def actor_critic_step(
     for i, step_key in enumerate(jax.random.split(key, delay)):
         part = jax.tree.map(lambda x, i=i: x[i], parts)
         keys = jax.random.split(step_key, t.batch_size)
-        mean_loss = lambda critic, s=state, part=part, keys=keys: mean_over(  # noqa: E731
+        mean_loss = lambda critic, s=state, part=part, keys=keys: mean_over(
             lambda *given: critic_loss(critic, s, *given), part, keys
         )
         loss, gradient = eqx.filter_value_and_grad(mean_loss)(state.params.critic)
-        places = lambda s: (s.params.critic, s.opt_state.critic)  # noqa: E731
+        places = lambda s: (s.params.critic, s.opt_state.critic)
         state = eqx.tree_at(places, state, _step(t.optimiser(EPS), *places(state), gradient, clock))
         losses.append(loss)
-    mean_loss = lambda actor: mean_over(lambda sample: actor_loss(actor, state, sample), part)  # noqa: E731
+    mean_loss = lambda actor: mean_over(lambda sample: actor_loss(actor, state, sample), part)
     gradient = eqx.filter_grad(mean_loss)(state.params.actor)
-    places = lambda s: (s.params.actor, s.opt_state.actor)  # noqa: E731
+    places = lambda s: (s.params.actor, s.opt_state.actor)
     state = eqx.tree_at(places, state, _step(agent.actor.optimiser(t), *places(state), gradient, clock))
     return state, {"loss": jnp.mean(jnp.stack(losses))}
 

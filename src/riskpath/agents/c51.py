@@ -33,7 +33,6 @@ class C51(MemorylessAgent):
     whole_return: ClassVar = False
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
-        """Return a fresh critic."""
         return new_state(self, AtomCritic(self.network, spec, self.training.num_quantiles, in_units=False, key=key))
 
     def act(self, state: AgentState, memory: tuple[()], time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:
@@ -69,7 +68,6 @@ class C51(MemorylessAgent):
         return jnp.linspace(low - margin, high + margin, self.training.num_quantiles)
 
     def _risk(self, logits: Float[Array, "N A"], z: Float[Array, " N"]) -> Float[Array, " A"]:
-        """Return β[Z] of every action."""
         return jax.vmap(lambda p: self.risk.value(z, p), in_axes=1)(jax.nn.softmax(logits, axis=0))
 
 

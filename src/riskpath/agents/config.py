@@ -37,7 +37,7 @@ TwinTarget = Literal["lower_mean", "lower_quantiles"]
 
 
 class BaseTraining(Hyperparameters):
-    """Hyperparameters of training; what they are depends on the experience from which an agent learns."""
+    """Hyperparameters of training, which depend on the experience from which an agent learns."""
 
     gradient_transformation: Transformation = eqx.field(
         static=True, default="adam", converter=as_transformation, kw_only=True
@@ -98,7 +98,8 @@ class Training(BaseTraining):
 
     def experience(self, agent: Any, spec: EnvSpec) -> Replay:
         """Return a replay buffer; an agent with an actor needs a batch for each gradient step of the critics."""
-        sizes = (self.buffer_size, self.batch_size * _batches(agent), self.train_freq, self.learning_starts)
+        batches = agent.actor.policy_delay if isinstance(agent, ActorCritic) else 1
+        sizes = (self.buffer_size, self.batch_size * batches, self.train_freq, self.learning_starts)
         return Replay(*sizes, agent.window(spec), agent.n_steps)
 
     def optimiser(self, eps: float = 1e-6) -> Optimiser:
@@ -206,11 +207,6 @@ class ActorCritic(eqx.Module):
     """How training episodes explore."""
     actor: ActorTraining = ActorTraining()
     """How the actor is trained."""
-
-
-def _batches(agent: Any) -> int:
-    """Return the number of batches in one update."""
-    return agent.actor.policy_delay if isinstance(agent, ActorCritic) else 1
 
 
 PAPER_NETWORK = Network(hidden=(512,), head="deep", history_size=64)

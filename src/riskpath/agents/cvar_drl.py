@@ -80,6 +80,5 @@ class CVaRDRL(MemorylessAgent):
         return critic.quantiles(time_step.observation, level)[0, masked_argmax(values, time_step.action_mask)]
 
     def _shortfall(self, critic: MarkovCritic, observation: Array, b: Float[Array, ""]) -> Float[Array, " A"]:
-        """Return W(s, b, ·)."""
         z = critic.quantiles(observation, midpoints(self.training.num_action_quantiles))
         return jnp.mean(jnp.minimum(z - b, 0.0), axis=0)

@@ -83,7 +83,7 @@ class CVaRPolicyGradient(CVaRPolicyAgent):
         # A mean over T·E steps estimates the sum over the steps of an episode, N times.
         weights = below / jnp.maximum(unit, 1e-9) * below.size / (level * episodes)
         entropy_weight = self.training.entropy(clock)
-        loss = lambda params, *part: self.loss(params, entropy_weight, *part)  # noqa: E731
+        loss = lambda params, *part: self.loss(params, entropy_weight, *part)
         state, metrics = several_epochs(self, state, loss, flattened((steps, weights)), clock, key=key)
         cvar = jnp.where(jnp.any(ended), cvar, state.params.cvar)
         return eqx.tree_at(lambda s: s.params.cvar, state, cvar), metrics

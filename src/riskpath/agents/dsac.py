@@ -103,13 +103,13 @@ class DSAC(ActorCritic, MemorylessAgent):
             future = lower_law(self.actor, state.target_params.critic.twins, following, action, target_taus)
             future = jnp.where(step.terminated, 0.0, self.discount * (future - alpha * log_prob))
             target, x = jax.lax.stop_gradient(scale * step.reward + future), critic.encoder(step.observation)
-            fit = lambda z: quantile_huber(z.quantiles(x, step.action, taus), taus, target, kappa)  # noqa: E731
+            fit = lambda z: quantile_huber(z.quantiles(x, step.action, taus), taus, target, kappa)
             return fit(critic.twins[0]) + fit(critic.twins[1])
 
         keys = jax.random.split(draw_key, t.batch_size)
-        mean_loss = lambda critic: mean_over(lambda *given: loss(critic, *given), batch, keys)  # noqa: E731
+        mean_loss = lambda critic: mean_over(lambda *given: loss(critic, *given), batch, keys)
         value, gradient = eqx.filter_value_and_grad(mean_loss)(state.params.critic)
-        places = lambda s: (s.params.critic, s.opt_state[0])  # noqa: E731
+        places = lambda s: (s.params.critic, s.opt_state[0])
         moved = self._optimisers()[0].step(state.params.critic, gradient, state.opt_state[0], clock)
         return eqx.tree_at(places, state, moved), value
 
@@ -132,7 +132,7 @@ class DSAC(ActorCritic, MemorylessAgent):
         _, of_actor, of_alpha = self._optimisers()
         actor = of_actor.step(state.params.actor, gradient, state.opt_state[1], clock)
         alpha = of_alpha.step(log_alpha, -(log_prob + wanted), state.opt_state[2], clock)
-        places = lambda s: (s.params.actor, s.opt_state[1], s.params.log_alpha, s.opt_state[2])  # noqa: E731
+        places = lambda s: (s.params.actor, s.opt_state[1], s.params.log_alpha, s.opt_state[2])
         return eqx.tree_at(places, state, (*actor, *alpha))
 
     def _optimisers(self) -> tuple[Optimiser, Optimiser, Optimiser]:

@@ -55,7 +55,7 @@ class Episodes(eqx.Module):
     """Quadratic mean of `recent` over all steps, the n-th with a weight of about n⁴."""
     steps: Float[Array, ""]
     """Number of steps."""
-    spread: Float[Array, ""]
+    unit: Float[Array, ""]
     """The unit of the critics; 1 before there are rewards. It follows `wanted_unit` (`agents/learning.py`)."""
     first_observation: Shaped[Array, "K *obs"]
     """A ring of first observations."""
@@ -140,7 +140,7 @@ class Episodes(eqx.Module):
         before = self.visits / (FADING + 1)
         path = jnp.where(came > 0, (before * self.path + sums) / jnp.maximum(before + came, 1.0), self.path)
         first_unit = jnp.maximum(deviation, size / REACH)
-        same = done & (jnp.abs(return_so_far - self.latest) < SAME * self.spread)
+        same = done & (jnp.abs(return_so_far - self.latest) < SAME * self.unit)
         share = jnp.sum(same.astype(jnp.float32)) / jnp.maximum(new, 1.0)
         pace = jnp.where(self.count < EARLY, new / jnp.maximum(self.count + new, 1.0), 0.0)
         slots = self.first_observation.shape[0]
@@ -154,7 +154,7 @@ class Episodes(eqx.Module):
             jnp.where(done, 0.0, recent),
             size,
             self.steps + 1.0,
-            jnp.where(fresh & (first_unit > 0), first_unit, self.spread),
+            jnp.where(fresh & (first_unit > 0), first_unit, self.unit),
             self.first_observation.at[slot].set(observation, mode="drop"),
             self.first_action_mask.at[slot].set(action_mask, mode="drop"),
             self.num_starts + jnp.sum(done.astype(jnp.int32)),
@@ -183,7 +183,7 @@ def no_episodes(
         recent=jnp.zeros((envs,)),
         size=zero,
         steps=zero,
-        spread=jnp.ones(()),
+        unit=jnp.ones(()),
         first_observation=observation[ring],
         first_action_mask=action_mask[ring],
         num_starts=jnp.zeros((), jnp.int32),
@@ -207,7 +207,7 @@ def _norm(x: Float[Array, " D"]) -> Float[Array, ""]:
 class Units(eqx.Module):
     """The unit of a critic and the range of returns, all in units of the return."""
 
-    spread: Float[Array, ""]
+    unit: Float[Array, ""]
     """The unit."""
     mean: Float[Array, ""]
     """The mean return."""

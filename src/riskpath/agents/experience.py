@@ -4,8 +4,8 @@
     Rollout     the latest steps of every environment, in order   Trajectory                     [T, E]
     Logged      steps that somebody else took, sampled at random  as Replay
 
-One iteration of training is `moves` steps of every environment, then some `updates`. What is stored has the
-environments of all lanes as columns, so lanes need no loop to write it (`replay_buffer.py`).
+One iteration of training is some steps of every environment, then some updates. What is stored has the environments of
+all lanes as columns, so lanes need no loop to write it (`replay_buffer.py`).
 """
 
 import abc
@@ -23,18 +23,12 @@ from riskpath.types import Keys, TimeStep, Trajectory, Transition
 class Experience(eqx.Module):
     """How environment steps become batches; all fields are static."""
 
-    @property
-    @abc.abstractmethod
-    def warm_up(self) -> int:
-        """Return the number of exploratory environment steps of each lane before it learns."""
+    warm_up: eqx.AbstractVar[int]
+    """Exploratory environment steps of each lane before it learns."""
 
     @abc.abstractmethod
-    def moves(self, num_envs: int) -> int:
-        """Return the number of steps of every environment in one iteration."""
-
-    @abc.abstractmethod
-    def updates(self, num_envs: int) -> int:
-        """Return the number of updates in one iteration."""
+    def iteration(self, num_envs: int) -> tuple[int, int]:
+        """Return the steps of every environment in one iteration, and the updates that follow them."""
 
     @abc.abstractmethod
     def require_fit(self, num_envs: int) -> None:
@@ -70,25 +64,15 @@ class Replay(Experience):
     """Samples for each update."""
     train_freq: int = eqx.field(static=True)
     """Environment steps for each update."""
-    learning_starts: int = eqx.field(static=True)
-    """Environment steps before learning starts."""
+    warm_up: int = eqx.field(static=True)
     window: int = eqx.field(static=True, default=0)
     """Observations of history with each sample; 0 for none."""
     n_steps: int = eqx.field(static=True, default=1)
     """Consecutive steps of each sample; without a history."""
 
-    @property
-    def warm_up(self) -> int:
-        """Return the steps before learning starts."""
-        return self.learning_starts
-
-    def moves(self, num_envs: int) -> int:
-        """Return the number of steps per update, divided by the environments, at least 1."""
-        return max(1, self.train_freq // num_envs)
-
-    def updates(self, num_envs: int) -> int:
-        """Return 1, or more if there are many environments."""
-        return max(1, num_envs // self.train_freq)
+    def iteration(self, num_envs: int) -> tuple[int, int]:
+        """Return how the steps for one update are divided among the environments; many of them make several updates."""
+        return max(1, self.train_freq // num_envs), max(1, num_envs // self.train_freq)
 
     def require_fit(self, num_envs: int) -> None:
         """Refuse a number of environments that does not divide the steps evenly."""
@@ -98,7 +82,6 @@ class Replay(Experience):
             )
 
     def init(self, example: Any, lanes: int, num_envs: int, sharding: Any = None) -> ReplayBuffer:
-        """Return an empty ring."""
         return make_replay_buffer(example, max(self.buffer_size // num_envs, 2), lanes * num_envs, sharding)
 
     def batch(self, store: ReplayBuffer, lanes: int, following: TimeStep, memory: Any, *, keys: Keys) -> Any:
@@ -112,19 +95,10 @@ class Rollout(Experience):
 
     length: int = eqx.field(static=True)
     """T, the steps of every environment between two updates."""
+    warm_up: int = eqx.field(static=True, default=0)
 
-    @property
-    def warm_up(self) -> int:
-        """Return 0: the agent learns from its own actions."""
-        return 0
-
-    def moves(self, num_envs: int) -> int:
-        """Return T."""
-        return self.length
-
-    def updates(self, num_envs: int) -> int:
-        """Return 1."""
-        return 1
+    def iteration(self, num_envs: int) -> tuple[int, int]:
+        return self.length, 1
 
     def require_fit(self, num_envs: int) -> None:
         """Accept any number of environments."""
@@ -135,10 +109,10 @@ class Rollout(Experience):
 
     def batch(self, store: ReplayBuffer, lanes: int, following: TimeStep, memory: Any, *, keys: Keys) -> Trajectory:
         """Return the whole store; an iteration has just filled it, so its first row is the oldest."""
-        one = lambda row: unpack(store.example, row)  # noqa: E731
+        one = lambda row: unpack(store.example, row)
         steps: Transition = jax.vmap(jax.vmap(one))(jax.lax.optimization_barrier(store.rows))
         shape = (self.length, lanes, store.rows.shape[1] // lanes)
-        by_lane = lambda x: jnp.moveaxis(x.reshape(*shape, *x.shape[2:]), 1, 0)  # noqa: E731
+        by_lane = lambda x: jnp.moveaxis(x.reshape(*shape, *x.shape[2:]), 1, 0)
         return Trajectory(jax.tree.map(by_lane, steps), following, memory)
 
 
@@ -153,19 +127,10 @@ class Logged(Experience):
     """As in `Replay`."""
     n_steps: int = eqx.field(static=True, default=1)
     """As in `Replay`."""
+    warm_up: int = eqx.field(static=True, default=0)
 
-    @property
-    def warm_up(self) -> int:
-        """Return 0."""
-        return 0
-
-    def moves(self, num_envs: int) -> int:
-        """Return 0: no environment is stepped."""
-        return 0
-
-    def updates(self, num_envs: int) -> int:
-        """Return 1."""
-        return 1
+    def iteration(self, num_envs: int) -> tuple[int, int]:
+        return 0, 1  # no environment is stepped
 
     def require_fit(self, num_envs: int) -> None:
         """Refuse more than one environment: a data set has none."""

@@ -19,9 +19,7 @@ class Noise(eqx.Module):
     kind: Float[Array, ""]
     """Uniform in [0, 1], drawn at the start: greedy, Ornstein-Uhlenbeck or held actions."""
     ou: Float[Array, " C"]
-    """The Ornstein-Uhlenbeck process."""
     held: Float[Array, " C"]
-    """The random action being held."""
     holding: Bool[Array, ""]
     """Whether it replaces the agent's own."""
 

@@ -48,7 +48,6 @@ class IQN(MemorylessAgent):
     whole_return: ClassVar = False
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
-        """Return a fresh critic."""
         return new_state(self, MarkovCritic(self.network, spec, self.training.num_quantiles, key=key))
 
     def act(self, state: AgentState, memory: tuple[()], time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:

@@ -76,7 +76,7 @@ class IQTD3(ActorCritic, MemorylessAgent):  # pyright: ignore[reportIncompatible
             future = lower_law(self.actor, targets.critic.twins, following, action, target_taus)
             future = jnp.where(step.terminated, 0.0, self.discount * future)
             target = jax.lax.stop_gradient(scale * step.reward + future)
-            fit = lambda z: quantile_huber(z.quantiles(x, step.action, taus), taus, target, kappa)  # noqa: E731
+            fit = lambda z: quantile_huber(z.quantiles(x, step.action, taus), taus, target, kappa)
             return fit(critic.twins[0]) + fit(critic.twins[1])
 
         def actor_loss(actor: Actor, state: AgentState, step: Transition) -> Float[Array, ""]:

@@ -56,7 +56,7 @@ def mean_over(loss: Any, *batch: Any) -> Float[Array, ""]:
 def observe_batch(state: AgentState, batch: Any) -> AgentState:
     """Update the running statistics of observations, in the target networks as well."""
     transition = step_of(batch[0] if isinstance(batch, tuple) else batch)
-    places = lambda s: (s.params, s.target_params)  # noqa: E731
+    places = lambda s: (s.params, s.target_params)
     observed = transition.observation
     updated = tuple(update_statistics(networks, observed) for networks in places(state))
     return eqx.tree_at(places, state, updated)
@@ -65,23 +65,23 @@ def observe_batch(state: AgentState, batch: Any) -> AgentState:
 def scales(training: Training, state: AgentState) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return the factor on rewards inside the critics, and kappa in the critics' units.
 
-    Unless they are given, the factor is 1 / `Episodes.spread`, and kappa is 1% of the standard deviation of returns.
+    Unless they are given, the factor is 1 / `Episodes.unit`, and kappa is 1% of the standard deviation of returns.
     """
     one, episodes = jnp.ones(()), state.episodes
-    spread, deviation = (one, one) if episodes is None else (episodes.spread, episodes.deviation)
+    unit, deviation = (one, one) if episodes is None else (episodes.unit, episodes.deviation)
     kappa = (
-        jnp.maximum(KAPPA * jnp.minimum(deviation, spread), SMALLEST_KAPPA * spread)
+        jnp.maximum(KAPPA * jnp.minimum(deviation, unit), SMALLEST_KAPPA * unit)
         if training.kappa is None
         else training.kappa
     )
-    scale = 1.0 / spread if training.reward_scale is None else jnp.asarray(training.reward_scale)
+    scale = 1.0 / unit if training.reward_scale is None else jnp.asarray(training.reward_scale)
     return scale, jnp.asarray(kappa * scale)
 
 
 def update_target(agent: ReplayAgent, state: AgentState, clock: Clock) -> AgentState:
     """Move the target networks towards the parameters, target ← target + rate (params − target), then `refresh`."""
     state, rate = follow_unit(agent, state, clock), jnp.asarray(agent.target_update[1])
-    move = lambda target, new: jnp.where(rate >= 1.0, new, target + rate * (new - target))  # noqa: E731
+    move = lambda target, new: jnp.where(rate >= 1.0, new, target + rate * (new - target))
     arrays, fixed = eqx.partition(state.target_params, eqx.is_inexact_array)
     moved = jax.tree.map(move, arrays, eqx.filter(state.params, eqx.is_inexact_array))
     state = eqx.tree_at(lambda s: s.target_params, state, eqx.combine(moved, fixed))
@@ -98,7 +98,7 @@ def follow_unit(agent: ReplayAgent, state: AgentState, clock: Clock) -> AgentSta
     t, episodes = agent.training, state.episodes
     if episodes is None or t.reward_scale is not None:
         return state
-    old, wanted = episodes.spread, episodes.wanted_unit
+    old, wanted = episodes.unit, episodes.wanted_unit
     stays = (wanted <= 0) | t.settled(clock.done) | ((wanted < STEP * old) & (old < STEP * wanted))
     return in_unit(state, jnp.where(stays, old, wanted))
 
@@ -106,7 +106,7 @@ def follow_unit(agent: ReplayAgent, state: AgentState, clock: Clock) -> AgentSta
 def in_unit(state: AgentState, unit: Float[Array, ""]) -> AgentState:
     """Return the state with another unit of the critics; what they predict stays the same."""
     assert state.episodes is not None
-    factor, episodes = state.episodes.spread / unit, replace(state.episodes, spread=unit)
+    factor, episodes = state.episodes.unit / unit, replace(state.episodes, unit=unit)
     params, target = (rescale_critics(one, factor) for one in (state.params, state.target_params))
     return AgentState(params, target, state.opt_state, state.initial_memory, episodes)
 
@@ -204,7 +204,7 @@ def within_returns(
         return future
     scale, _ = scales(agent.training, state)
     units = Units.of(state.episodes, 1.0 / scale)
-    margin = MARGIN * units.spread
+    margin = MARGIN * units.unit
     last = jax.tree.map(lambda x: x[ahead.last], segment.steps)
     weight = jnp.maximum(power(agent.discount, last.time + 1), 1e-30)
     low, high = units.low - margin - last.return_so_far, units.high + margin - last.return_so_far

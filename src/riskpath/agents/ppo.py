@@ -35,7 +35,7 @@ class Networks(eqx.Module):
 
     policy: Policy
     critic: FeatureNetwork
-    """V(s), in units of `AgentState.episodes.spread`."""
+    """V(s), in units of `AgentState.episodes.unit`."""
 
     def of(self, step: Transition) -> tuple[Categorical | Gaussian, Float[Array, ""]]:
         """Return π(· | s) and V(s)."""
@@ -78,7 +78,7 @@ class PPO(PolicyAgent):
 
 def unit_of(state: AgentState) -> Float[Array, ""]:
     """Return the unit of the critic."""
-    return jnp.ones(()) if state.episodes is None else state.episodes.spread
+    return jnp.ones(()) if state.episodes is None else state.episodes.unit
 
 
 def follow_size(state: AgentState) -> AgentState:
@@ -86,4 +86,4 @@ def follow_size(state: AgentState) -> AgentState:
     if state.episodes is None:
         return state
     seen = state.episodes.size
-    return in_unit(state, jnp.where(seen > 0, seen, state.episodes.spread))
+    return in_unit(state, jnp.where(seen > 0, seen, state.episodes.unit))

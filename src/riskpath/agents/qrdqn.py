@@ -26,7 +26,6 @@ class QRDQN(MemorylessAgent):
     whole_return: ClassVar = False
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
-        """Return a fresh critic."""
         return new_state(self, AtomCritic(self.network, spec, self.training.num_quantiles, in_units=True, key=key))
 
     def act(self, state: AgentState, memory: tuple[()], time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:
@@ -54,5 +53,4 @@ class QRDQN(MemorylessAgent):
         return sample_quantiles(state.params(time_step.observation), taus) / scales(self.training, state)[0]
 
     def _risk(self, atoms: Float[Array, "N A"]) -> Float[Array, " A"]:
-        """Return β of equally likely atoms, for every action."""
         return jax.vmap(self.risk.value, in_axes=1)(atoms)

@@ -124,14 +124,12 @@ class QRSRM(MemorylessAgent, Refreshes):
         return eqx.tree_at(lambda s: s.initial_memory.knots, state, jnp.where(due, knots, state.initial_memory.knots))
 
     def _stock(self, memory: UtilityMemory, time_step: TimeStep) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Return s and c."""
         earned = power(self.discount, time_step.time - 1) * time_step.reward
         return jnp.where(time_step.time > 0, memory.so_far + earned, 0.0), power(self.discount, time_step.time)
 
     def _values(
         self, critic: AugmentedCritic, features: Float[Array, " H"], s: Array, c: Array, knots: Float[Array, " K"]
     ) -> Float[Array, " A"]:
-        """Return E[u(s + c Z)] for every action."""
         z = s + c * critic.quantiles(features, midpoints(self.training.num_action_quantiles))
         return expected_utility(self.risk, knots, z)
 

@@ -42,7 +42,6 @@ class ReplayAgent(Agent, TargetNetworks):
 
     @property
     def target_update(self) -> tuple[int, float | Array]:
-        """Return interval and rate of `training`."""
         return self.training.target_update_interval, self.training.target_update_rate
 
 
@@ -55,7 +54,6 @@ class QuantileAgent(ReplayAgent, Quantiles):
         return jnp.mean(self.quantiles(state, memory, time_step, levels), axis=0)
 
     def value(self, state: AgentState, memory: Any, time_step: TimeStep) -> Float[Array, ""]:
-        """Return the estimate of the best available action."""
         return best_available(self.estimate(state, memory, time_step), time_step.action_mask)
 
 

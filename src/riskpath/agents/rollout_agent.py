@@ -71,7 +71,6 @@ class RolloutTraining(BaseTraining):
         require_share(gae_lambda=self.gae_lambda)
 
     def experience(self, agent: Any, spec: EnvSpec) -> Rollout:
-        """Return rollouts."""
         return Rollout(self.length)
 
     @property

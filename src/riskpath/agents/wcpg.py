@@ -74,11 +74,11 @@ class WCPG(CVaRPolicyAgent):
         t, steps, state, g = self.training, batch.steps, follow_size(state), self.discount
         unit, (taken, level, variance) = unit_of(state), steps.extras
         mean, variance, reward = taken.value / unit, variance / unit**2, steps.reward / unit
-        ahead = lambda step, level: read(state.params, step.next_observation, step.next_action_mask, level)[1:]  # noqa: E731
+        ahead = lambda step, level: read(state.params, step.next_observation, step.next_action_mask, level)[1:]
         goes_on, decay = jnp.where(steps.terminated, 0.0, g), decay_of(self, steps)
-        later, spread = jax.vmap(jax.vmap(ahead))(steps, level)
+        later, variances = jax.vmap(jax.vmap(ahead))(steps, level)
         gains = generalised_advantages(reward + goes_on * later - mean, decay)
-        moment = reward**2 + 2.0 * goes_on * reward * later + goes_on**2 * (spread + later**2)
+        moment = reward**2 + 2.0 * goes_on * reward * later + goes_on**2 * (variances + later**2)
         # λ weighs the second moment as it does the mean; its discount is γ², and r² + 2γ r V holds the rest.
         moments = generalised_advantages(moment - variance - mean**2, decay * g)
         targets = jnp.stack([mean + gains, jnp.maximum(moments + variance - 2.0 * mean * gains, TINY)], axis=-1)

@@ -14,7 +14,6 @@ from riskpath.experiments.bench_tables import SCORES, about_task, agents_of, tas
 from riskpath.validation import given
 
 SUITES = ("suite",)
-"""The benchmarks by name."""
 
 
 def bench(
@@ -41,8 +40,8 @@ def bench(
         seeds: Seeds for each agent, problem and measure; by default 8, and 2 with --quick.
         steps: Environment steps for each seed; by default 640,000 on small problems and 8,000,000 on large ones.
         quantiles: Quantiles or atoms of each critic; by default 32.
-        out: The folder for the results, in which an interrupted benchmark also goes on; by default results/bench, or
-            runs/bench if any other option is given.
+        out: The folder for the results, from which an interrupted benchmark also continues; by default results/bench,
+            or runs/bench if any other option is given.
         quick: Short training on two small problems with two seeds, two minutes on two cores.
         only: Train only the cells with this text in their name, for example "Adaptive on".
         retries: Number of further attempts for a failing cell.
@@ -75,11 +74,10 @@ def bench(
         raise RiskpathError(f"{len(failed)} cells failed; {failed[0]}")
     unfinished = [name for name in result.missing if only in name]
     if unfinished:
-        raise KeyboardInterrupt(f"interrupted: {len(unfinished)} cells are left; the same command goes on with them")
+        raise KeyboardInterrupt(f"interrupted: {len(unfinished)} cells are left; the same command continues with them")
 
 
 def _command(options: dict[str, Any], quick: bool) -> str:
-    """Return the command that makes the same result."""
     words = ["riskpath", "bench", "suite"]
     for name, value in options.items():
         words += [f"--{name}", *map(str, value if isinstance(value, tuple) else [value])]

@@ -141,7 +141,7 @@ def _exact_problem(name: str, fields: tuple[str, ...], discount: float) -> Any:
 
 
 def demo(seed: int = 0, out: Path = Path("riskpath-demo.png")) -> None:
-    """Compute the exact frontier of a betting game, then let three agents learn to play it: three minutes.
+    """Compute the exact frontier of a betting game, then let three agents learn to play it: four minutes.
 
     Args:
         seed: Seed of the randomness of training.
@@ -171,7 +171,6 @@ def risks() -> None:
 
 
 def _print_list(kinds: Mapping[str, Any]) -> None:
-    """Print names, and the first line of each docstring."""
     width = max(map(len, kinds)) + 2
     for name, kind in kinds.items():
         print(f"{name:{width}}{next(iter((kind.__doc__ or '').splitlines()), '')}")

@@ -8,6 +8,7 @@ from typing import Any
 from riskpath.agents.agent import Agent
 from riskpath.cli.options import TrainOptions
 from riskpath.errors import RiskpathError, did_you_mean
+from riskpath.files import read_json
 from riskpath.hyperparameters import plain, replace_fields
 from riskpath.registry import concrete, simplify
 
@@ -48,14 +49,7 @@ def write_options(options: TrainOptions) -> dict[str, Any]:
 
 def read_config(file: str | Path, agent: str | None = None) -> TrainOptions:
     """Return the options that a configuration file describes; `agent` takes precedence over the agent in it."""
-    try:
-        config = json.loads(Path(file).read_text())
-    except OSError as error:
-        raise RiskpathError(f"cannot read {file}: {error.strerror}") from None
-    except ValueError:
-        config = None
-    if not isinstance(config, dict):
-        raise RiskpathError(f"{file} is not a configuration: see config.json in the folder of a run")
+    config = read_json(file, "is not a configuration: see config.json in the folder of a run")
     for name in config.keys() - TYPES.keys():
         raise _unknown(str(file), name, TYPES)
     options = {name: _checked(name, value, file) for name, value in config.items()}

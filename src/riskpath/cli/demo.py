@@ -27,7 +27,7 @@ from riskpath.training.train import train
 
 GAME, RISK = BettingGame(), CVaR(0.25)
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
-# Few steps and small networks, so that the demo takes less than three minutes on two cores.
+# Few steps and small networks, so that the demo takes about four minutes on two cores.
 STEPS, SEEDS, EPISODES = 12_000, 2, 5_000
 NETWORK = Network(hidden=(64, 64))
 TRAINING = Training(final_learning_rate=2e-5, buffer_size=20_000)
@@ -121,5 +121,4 @@ def _draw(runs: dict[str, Run], solutions: dict[str, Any], found: Any) -> Any:
 
 
 def _pooled(run: Run) -> Law:
-    """Return the return distribution with the seeds pooled."""
     return Law.mix([run.law(seed) for seed in range(run.seeds)], [1 / run.seeds] * run.seeds)

@@ -36,7 +36,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _read(arguments: list[str]) -> Callable[[], None]:
-    """Return the command and its arguments from the command line."""
     from riskpath.cli.parser import parse  # the imports take seconds
 
     command = parse(arguments)

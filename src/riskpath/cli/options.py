@@ -68,7 +68,6 @@ class TrainOptions:
 def _risk_measure(
     info: tyro.constructors.PrimitiveTypeInfo,
 ) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
-    """Read a risk measure from its name."""
     if not (isinstance(info.type, type) and issubclass(info.type, RiskMeasure)):
         return None
     return tyro.constructors.PrimitiveConstructorSpec(
@@ -101,7 +100,6 @@ def _float_hyperparameter(
 def _gradient_transformation(
     info: tyro.constructors.PrimitiveTypeInfo,
 ) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
-    """Read an optimiser from its name in Optax."""
     if info.type != Transformation:
         return None
     return tyro.constructors.PrimitiveConstructorSpec(
@@ -144,7 +142,6 @@ def _tyro_spec(info: tyro.constructors.StructTypeInfo) -> tyro.constructors.Stru
 def _with_alias(
     info: tyro.constructors.StructTypeInfo, field: tyro.constructors.StructFieldSpec
 ) -> tyro.constructors.StructFieldSpec:
-    """Return a field with its short option as an alias."""
     if not issubclass(info.type, Agent):
         aliases = (f"--agent.{field.name.replace('_', '-')}",)
     elif field.name in SHORT:

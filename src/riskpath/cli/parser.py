@@ -91,7 +91,6 @@ def _train_defaults(arguments: list[str]) -> TrainOptions:
 
 
 def _option_names(command: str, defaults: TrainOptions) -> list[str]:
-    """Return the options of a command in their short form."""
     if command not in COMMANDS:
         return []
     names: list[str] = []

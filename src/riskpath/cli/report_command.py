@@ -1,4 +1,4 @@
-"""`riskpath report`: one HTML page for runs, sweeps and benchmarks, which can follow training while it goes on."""
+"""`riskpath report`: one HTML page for runs, sweeps and benchmarks, which can follow training while it runs."""
 
 import time
 from pathlib import Path
@@ -31,7 +31,7 @@ def report(
         out: The file; only a page that this command wrote before is replaced.
         title: The heading of the page.
         env: For runs on an environment of your own: MODULE:NAME imports the module that registers it.
-        watch: Write the page again and again while training goes on; an open page follows. Ctrl-C ends it.
+        watch: Rewrite the page at intervals during training; an open page follows. Ctrl-C ends it.
         every: With --watch: the time between two pages.
     """
     require_positive(every=every)

@@ -83,7 +83,6 @@ def _is_run(path: Path) -> bool:
 
 
 def _run_stamp(path: Path) -> Any:
-    """Return when the checkpoint was written."""
     return (find_folder(path) / HEADER).stat().st_mtime_ns
 
 
@@ -142,7 +141,6 @@ def _sweep_stamp(path: Path) -> Any:
 
 
 def _read_sweep(path: Path, title: str, env: str | None) -> SweepRecord:
-    """Read what is finished of a sweep."""
     sweep, configuration = load_sweep(path), SweepFolder(path).configuration()
     with in_one_line(f"{path} is damaged"):
         agent = str(configuration["agent"]["$class"]).rpartition(".")[2]

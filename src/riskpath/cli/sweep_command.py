@@ -63,7 +63,7 @@ def sweep(
     how: dict[str, Any] = {"out": out, "retries": retries, "ray": ray, "progress": True}
     changed = bool(over or set or risk)
     if env is None and changed:
-        raise RiskpathError("--env is missing; without it, --out alone goes on with a stored sweep")
+        raise RiskpathError("--env is missing; without it, --out alone continues a stored sweep")
     if env is None or (not changed and (out / MANIFEST).is_file()):
         _import_own(env, out)
         result = run_plan(stored_plan(out), **how)
@@ -136,4 +136,4 @@ def _report(result: Sweep, out: Path) -> None:
         name, line = next(iter(result.failed.items()))
         raise RiskpathError(f"{result.missing} lanes failed; {name}: {line}")
     if result.missing:
-        raise KeyboardInterrupt(f"interrupted: {result.missing} lanes are left; the same command goes on with them")
+        raise KeyboardInterrupt(f"interrupted: {result.missing} lanes are left; the same command continues with them")

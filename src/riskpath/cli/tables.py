@@ -20,12 +20,7 @@ from riskpath.training.measured import SITUATIONS
 from riskpath.training.run import Run
 from riskpath.training.sampling import episodes_for
 
-CLASSES: dict[PolicyClass, str] = {
-    "markov": "greedy in the risk of the return to go, step by step (IQN)",
-    "nested": "optimal for a risk of a risk of a risk … (time-consistent)",
-    "history": "sees states and actions (Trajectory Q-Learning)",
-    "adaptive": "sees the return so far",
-}
+CLASSES: tuple[PolicyClass, ...] = ("markov", "nested", "history", "adaptive")
 Answer = Solution | GridSolution | RiskpathError
 
 

@@ -53,7 +53,6 @@ __all__ = [
 
 
 def _has_defaults(cls: type[Any]) -> bool:
-    """Tell whether every field of a class has a default."""
     fields = dataclasses.fields(cls)
     return not any(field.default is field.default_factory is dataclasses.MISSING for field in fields)
 

@@ -50,12 +50,10 @@ class AmericanPut(MarketProblem):
 
     @property
     def first_state(self) -> tuple[Any]:
-        """The price at the start."""
         return (self.start_price,)
 
     @property
     def num_actions(self) -> int:
-        """Hold and exercise."""
         return 2
 
     @property
@@ -80,7 +78,6 @@ class AmericanPut(MarketProblem):
         return (price * jnp.exp((self.mu - self.sigma**2 / 2) * dt + self.sigma * jnp.sqrt(dt) * noise),), 0.0
 
     def grid_problem(self, resolution: float = 1.0, discount: float = 1.0) -> GridProblem:
-        """Return the problem for the grid solver; a larger resolution has more prices and returns."""
         require_resolution(self, resolution)
         spread = float(self.sigma) * float(self.years) ** 0.5
         drift = (float(self.mu) - float(self.sigma) ** 2 / 2) * float(self.years)

@@ -56,7 +56,6 @@ class AutonomousVehicle(FiniteProblem):
         require_counts(sum(CORNER), **fields(self, "max_episode_steps"))
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
-        """Return the problem for the exact solvers."""
         arrival, horizon = self.arrival, self.max_episode_steps
         places = [Crossing(x, y) for y in range(CORNER[1] + 1) for x in range(CORNER[0] + 1)]
         outcomes = {}

@@ -39,7 +39,7 @@ class BettingGame(FiniteProblem):
     bets: int = 8
     """The number of parts into which the money is divided: action a bets a of them."""
     max_money: float = 256.0
-    """The most money; whoever has it has won the game."""
+    """The most money; reaching it wins the game."""
 
     def __check_init__(self):
         require_counts(**fields(self, "rounds", "bets"))
@@ -64,7 +64,6 @@ class BettingGame(FiniteProblem):
         return scaled(purse.money, self.max_money), logarithm, scaled(purse.round, self.rounds)
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
-        """Return the problem for the exact solvers."""
         require_table("BettingGame", self.rounds * (self.bets + 1))  # at least one state a round
         bet_of, is_over, features = self.bet, self.is_over, self.features  # Equinox binds slowly
         p_win, actions = self.p_win, range(self.bets + 1)

@@ -129,6 +129,11 @@ def finite(problem: FiniteMDP) -> FiniteEnvironment:
     return FiniteEnvironment(tabulate(problem), problem)
 
 
+def name_of(env: Environment) -> str:
+    """Return the name of an environment: that of its finite problem, or of its class."""
+    return env.problem.name if isinstance(env, FiniteEnvironment) and env.problem else type(env).__name__
+
+
 class FiniteProblem(Environment):
     """A family of finite problems: its fields are parameters, and `mdp` makes the problem from them."""
 
@@ -142,15 +147,12 @@ class FiniteProblem(Environment):
         return as_finite(self).spec
 
     def reset(self, key: Key) -> Any:
-        """Return the first observation and state."""
         return as_finite(self).reset(key)
 
     def step(self, key: Key, state: Any, action: Int[Array, ""]) -> Any:
-        """Return observation, state, reward, terminated and truncated after an action."""
         return as_finite(self).step(key, state, action)
 
     def action_mask(self, state: Any) -> Bool[Array, " A"]:
-        """Return which actions are available."""
         return as_finite(self).action_mask(state)
 
 
@@ -251,7 +253,6 @@ def pad_alike(environments: list[FiniteEnvironment]) -> list[FiniteEnvironment]:
 
 
 def _padded(tables: Tables, states: int, outcomes: int) -> Tables:
-    """Return tables padded to these numbers of states and outcomes."""
 
     def pad(name: str) -> Array:
         array = np.asarray(getattr(tables, name))

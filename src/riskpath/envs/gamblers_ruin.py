@@ -35,7 +35,6 @@ class GamblersRuin(FiniteProblem):
         return scaled(purse.money, self.target), scaled(purse.round, self.rounds)
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
-        """Return the problem for the exact solvers."""
         require_table("GamblersRuin", self.rounds * self.target**2 / 4)
         target, features = self.target, self.features  # Equinox binds slowly
         outcomes = {}

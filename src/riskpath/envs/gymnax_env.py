@@ -32,18 +32,15 @@ class GymnaxEnvironment(Environment):
 
     @property
     def spec(self) -> EnvSpec:
-        """Return the specification."""
         return self.env_spec
 
     def reset(self, key: Key) -> tuple[Shaped[Array, "*obs"], Any]:
-        """Return the first observation and state."""
         observation, state = self.env.reset_env(key, self.params)
         return self._observation(observation), jax.tree.map(_as_array, state)
 
     def step(
         self, key: Key, state: Any, action: Shaped[Array, "*act"]
     ) -> tuple[Shaped[Array, "*obs"], Any, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
-        """Return observation, state, reward, terminated and truncated after an action."""
         observation, state, reward, terminated, _ = self.env.step_env(key, state, self._action(action), self.params)
         terminated, truncated = jnp.asarray(terminated, bool), jnp.zeros((), bool)
         if hasattr(self.env, "is_truncated"):

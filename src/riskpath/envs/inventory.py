@@ -89,7 +89,6 @@ class Inventory(FiniteProblem):
         return scaled(stock.units, self.capacity), scaled(stock.step, self.steps)
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
-        """Return the problem for the exact solvers."""
         require_table("Inventory", self.steps * self.capacity * min(self.max_order + 1, self.capacity + 1))
         step_reward, features = self.step_reward, self.features  # Equinox binds slowly
         outcomes = {}

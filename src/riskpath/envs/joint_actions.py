@@ -19,7 +19,7 @@ with needs_extra("gymnasium", "a Gymnasium environment"):
 
 MOST_COMBINATIONS = 128
 """Up to this many combinations each is one action. Every agent can choose among them, and exploration tries each one
-hundreds of times in a training of 40,000 steps; beyond it a critic would see most combinations hardly ever."""
+hundreds of times in a training of 40,000 steps; beyond it a critic would hardly see most combinations."""
 
 
 def yes_or_no(mask: Any) -> np.ndarray:

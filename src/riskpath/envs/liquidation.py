@@ -69,7 +69,6 @@ class Liquidation(FiniteProblem):
         return scaled(position.left, self.lots), position.level / self.steps, step
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
-        """Return the problem for the exact solvers."""
         require_table("Liquidation", self.lots * min(self.max_sale + 1, self.lots + 1) * self.steps**2 / 2)
         proceeds, moves = self.proceeds, ((self.p_up, 1), (1 - self.p_up, -1))  # Equinox binds slowly
 

@@ -92,7 +92,6 @@ class MarketProblem(Environment):
         """Return the problem for the grid solver; a larger resolution has more points."""
 
     def reset(self, key: Key) -> tuple[Float[Array, " n"], Market]:
-        """Return the first observation and state of an episode."""
         market = Market(tuple(jnp.asarray(x, jnp.float32) for x in self.first_state), jnp.zeros((), jnp.int32))
         return _observe(market), market
 
@@ -109,7 +108,6 @@ class MarketProblem(Environment):
         return _observe(market), market, reward, ends | (market.time >= self.steps), jnp.zeros((), bool)
 
     def action_mask(self, state: Any) -> Bool[Array, " A"]:
-        """Return that every action is available; an empty mask if actions are continuous."""
         return jnp.ones((self.num_actions,), bool)
 
     def is_last(self, time: Any) -> Any:

@@ -70,12 +70,10 @@ class MeanReversionTrading(MarketProblem):
 
     @property
     def first_state(self) -> tuple[Any, Any]:
-        """The price at the start, and no inventory."""
         return self.start_price, 0.0
 
     @property
     def num_actions(self) -> int:
-        """The number of trades; 0 if they are continuous."""
         return 0 if self.continuous else self.trades
 
     @property

@@ -107,7 +107,6 @@ class RiskyMountainCar(Environment):
         return self.c * (2 - strength), 1 / (4 - 3 * strength)
 
     def action_mask(self, state: Any) -> Bool[Array, "0"]:
-        """Return an empty mask: actions are continuous."""
         return jnp.ones((0,), bool)
 
 

@@ -1,4 +1,4 @@
-"""Gymnasium's lunar lander with a noisy right half: whoever ends there earns 70 + N(0, 100) more.
+"""Gymnasium's lunar lander with a noisy right half: landing there earns 70 + N(0, 100) more.
 
     env = gymnasium.make("riskpath/NoisyLander-v0")     # needs gymnasium[box2d]
 

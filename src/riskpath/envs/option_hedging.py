@@ -62,12 +62,10 @@ class OptionHedging(MarketProblem):
 
     @property
     def first_state(self) -> tuple[Any, Any]:
-        """The price at the start, and no hedge."""
         return self.start_price, 0.0
 
     @property
     def num_actions(self) -> int:
-        """The number of hedges; 0 if they are continuous."""
         return 0 if self.continuous else self.hedges
 
     @property

@@ -95,11 +95,9 @@ class PatrolledMaze(Environment):
         return place, Patrolled(place, jnp.where(met, 0.0, state.cost), time), reward, reached, truncated
 
     def action_mask(self, state: Patrolled) -> Bool[Array, " A"]:
-        """Return that every direction is available."""
         return jnp.ones((len(MOVES),), bool)
 
 
 def _on(cells: np.ndarray, place: Float[Array, "2"]) -> Bool[Array, ""]:
-    """Tell whether a place belongs to one of some cells."""
     row, col = jnp.round(place).astype(jnp.int32)
     return jnp.asarray(cells)[row, col]

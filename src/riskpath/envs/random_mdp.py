@@ -60,7 +60,6 @@ class RandomMDP(FiniteProblem):
         return *(float(node.number == index) for index in range(self.width)), scaled(node.layer, self.depth)
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
-        """Return the problem for the exact solvers."""
         require_table("RandomMDP", self.depth * self.width * self.actions)
         rng = np.random.default_rng(self.seed)
         layers = [1, *[self.width] * (self.depth - 1), 1]

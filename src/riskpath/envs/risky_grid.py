@@ -80,7 +80,6 @@ class RiskyGrid(FiniteProblem):
         return self.cell(cell.row, cell.col + 1) if right else self.cell(cell.row + 1, cell.col)
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
-        """Return the problem for the exact solvers."""
         forks, rewards = self.forks, self.rewards  # Equinox binds slowly
         require_table("RiskyGrid", 2 * (forks + 1.0) ** 2)
         size = range(forks + 1)

@@ -74,7 +74,6 @@ class RiverSwim(FiniteProblem):
         return [(p, to) for p, to in ((self.p_right, place + 1), (stay, place), (self.p_back, place - 1)) if p > 0]
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
-        """Return the problem for the exact solvers."""
         require_table("RiverSwim", 2 * self.steps * self.places)
         moves = [self.moves(place) for place in range(self.places)]
         outcomes = {}

@@ -86,13 +86,11 @@ class Translation:
 
     @property
     def _pixels(self) -> bool:
-        """Tell whether an observation is an image of bytes."""
         space = self.observation_space
         return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3)
 
     @property
     def _dtype(self) -> Any:
-        """Return the type of observations that are arrays."""
         return np.uint8 if self._pixels else np.float32
 
     def read(self, observation: Any) -> np.ndarray:

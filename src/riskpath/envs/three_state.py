@@ -17,7 +17,6 @@ class ThreeState(FiniteProblem):
     """The reward of not betting."""
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
-        """Return the problem for the exact solvers."""
         risky = [(self.p_win, self.win), (1 - self.p_win, self.lose)]
         outcomes = {}
         for state, next_state in (("s0", "s1"), ("s1", "end")):

@@ -69,7 +69,6 @@ class HostEnvironment(Environment):
 
     @property
     def spec(self) -> EnvSpec:
-        """Return the specification."""
         return self.env_spec
 
     def reset(self, key: Key) -> tuple[Shaped[Array, "*obs"], tuple[()]]:

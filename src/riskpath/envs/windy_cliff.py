@@ -69,7 +69,6 @@ class WindyCliff(FiniteProblem):
         return scaled(place.x, self.width - 1), scaled(place.y, self.height - 1), scaled(place.step, self.horizon)
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
-        """Return the problem for the exact solvers."""
         require_table("WindyCliff", 2 * self.width * self.height * self.horizon)
         move, reward, goal, horizon = self.move, self.reward, (self.width - 1, 0), self.horizon  # Equinox binds slowly
         share, calm = self.p_wind / len(MOVES), 1 - self.p_wind

@@ -57,5 +57,4 @@ def compare(
 
 
 def _repeat(listed: list[Any], count: int) -> list[Any]:
-    """Repeat the only entry of a list."""
     return listed * count if len(listed) == 1 else listed

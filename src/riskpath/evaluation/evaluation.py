@@ -59,7 +59,7 @@ class Evaluation:
         settings, seeds = key if isinstance(key, tuple) else (key, slice(None))
         rows = _positions("setting", settings, len(self))
         columns = _positions("seed", seeds, np.shape(self.returns)[1])
-        pick = lambda array: np.asarray(array)[rows][:, columns]  # noqa: E731
+        pick = lambda array: np.asarray(array)[rows][:, columns]
         return replace(
             self,
             returns=pick(self.returns),

@@ -13,7 +13,7 @@ from jaxtyping import Array, Shaped
 from riskpath.agents.agent import Agent, AgentState, act_greedily
 from riskpath.envs.vector import VectorEnvironment
 from riskpath.evaluation.packing import Layout
-from riskpath.evaluation.rollout import Returns, lane_count, repeat_memory
+from riskpath.evaluation.rollout import Returns, lane_count, repeat_memory, with_reward
 from riskpath.types import EnvSpec, Key, TimeStep, tree_where
 
 
@@ -76,21 +76,20 @@ class _Accounts:
         self._number = np.arange(size) % width  # of the episode that each environment plays
         self._begun = np.full(lanes, width)
         self._discount = np.broadcast_to(discount, (lanes,)).repeat(width)
-        self._total, self._discounted, self._weight = np.zeros(size), np.zeros(size), np.ones(size)
+        self._account = np.zeros(size), np.zeros(size), np.ones(size)
 
     def add(self, reward: np.ndarray, done: np.ndarray, truncated: np.ndarray, limit: int | None) -> None:
         """Count a step of all environments."""
-        self._total, self._discounted = self._total + reward, self._discounted + self._weight * reward
-        self._weight, self.length = self._weight * self._discount, self.length + 1
-        episodes = self.results.shape[1]
+        self._account, self.length = with_reward(self._account, reward, self._discount), self.length + 1
+        (total, discounted, weight), episodes = self._account, self.results.shape[1]
         for i in np.flatnonzero(done):
             lane, number, cut = self._lane[i], self._number[i], bool(truncated[i]) and self.length[i] == limit
             if number < episodes:  # otherwise it only waits for the others
-                self.results[lane, number] = self._total[i], self._discounted[i], not cut
+                self.results[lane, number] = total[i], discounted[i], not cut
                 self.finished += 1
             self._number[i] = self._begun[lane]
             self._begun[lane] += 1
-        self._total[done], self._discounted[done], self._weight[done], self.length[done] = 0.0, 0.0, 1.0, 0
+        total[done], discounted[done], weight[done], self.length[done] = 0.0, 0.0, 1.0, 0
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -107,7 +106,7 @@ def _turn(
     memory, previous = anew(done, (first, jnp.zeros_like(previous)), (memory, previous))
     key, act_key = jax.random.split(key)
     seen = (observation, reward, mask, previous, time)
-    act = lambda agent, state, memory, seen, key: act_greedily(agent, state, memory, TimeStep(*seen), key=key)  # noqa: E731
+    act = lambda agent, state, memory, seen, key: act_greedily(agent, state, memory, TimeStep(*seen), key=key)
     each = eqx.filter_vmap(act, in_axes=(None, None, 0, 0, 0))
     output = eqx.filter_vmap(each)(agent, state, memory, seen, jax.random.split(act_key, (lanes, width)))
     action = output.action.reshape(lanes * width, *output.action.shape[2:])

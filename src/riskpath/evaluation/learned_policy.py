@@ -69,13 +69,13 @@ class LearnedPolicy:
             mask: Which discrete actions are available; needed only where the problem is not finite and restricts them.
         """
         seed = random.getrandbits(31) if memory is None and len(self._weights) > 1 else 0
-        memory, arrays, names = self._inputs(state, memory, reward, mask)
+        memory, arrays = self._inputs(state, memory, reward, mask)
         action, memory = _act(self.agent, self.state, memory, *arrays, np.uint32(seed))
-        if translation := getattr(self.environment, "translation", None):
-            return translation.write(np.asarray(action)), memory
+        if self._translation:
+            return self._translation.write(np.asarray(action)), memory
         if self._spec.action_size:
             return np.asarray(action), memory
-        return names[int(action)] if names else int(action), memory
+        return self._names[1][int(action)] if self._names[1] else int(action), memory
 
     def answer_all(self, situations: Sequence[tuple[Any, Any, float]]) -> list[tuple[Any, Any]]:
         """Return (action, memory) for every (state, memory, reward), many at once; the memories are for this method."""
@@ -89,7 +89,7 @@ class LearnedPolicy:
             size = next((size for size in BATCHES if size <= len(rest)), BATCHES[-1])
             some = list(rest[:size])
             states, rows, rewards = zip(*some, *[some[-1]] * (size - len(some)), strict=True)
-            numbers, names = [self._number(state) for state in states], _names(self.environment.problem)[1]
+            numbers, names = [self._number(state) for state in states], self._names[1]
             memories = stack_rows([fresh if row is None else row for row in rows], first)
             seen = observations[numbers].astype(self._spec.observation_dtype)
             arrays = seen, np.array(rewards, np.float32), available[numbers]
@@ -133,10 +133,9 @@ class LearnedPolicy:
 
     def names(self) -> tuple[list[Any], list[Any]]:
         """Return the names of the states and actions of a finite problem, in the order of their numbers."""
-        problem = getattr(self.environment, "problem", None)
-        if problem is None:
+        states, actions = self._names
+        if not states:
             raise RiskpathError("only the states and actions of a finite problem have names")
-        states, actions = _names(problem)
         return list(states), actions
 
     @functools.cached_property
@@ -152,8 +151,8 @@ class LearnedPolicy:
             return [(1.0, self)]
         assert isinstance(self.agent, Population)
         alone = np.eye(self.agent.population()[0], dtype=np.float32)
-        with_members = self.agent.with_members
-        state = lambda member: with_members(self.state, jnp.asarray(alone[member]))  # noqa: E731
+        with_weights = self.agent.with_weights
+        state = lambda member: with_weights(self.state, jnp.asarray(alone[member]))
         return [(w, LearnedPolicy(self.agent, state(m), self.environment)) for m, w in self._weights.items()]
 
     @functools.cached_property
@@ -172,14 +171,14 @@ class LearnedPolicy:
             action: The action that was taken, of the kind that the policy returns.
         """
         self._require_memory(memory)
-        problem = getattr(self.environment, "problem", None)
-        if problem and not _is_known(action, _names(problem)[1]):
-            raise RiskpathError(f"the problem has no action {short(action)}; it has {_few(_names(problem)[1])}")
-        if translation := getattr(self.environment, "translation", None):
-            joint, space = translation.joint, translation.action_space
+        if names := self._names[1]:
+            if not _is_known(action, names):
+                raise RiskpathError(f"the problem has no action {short(action)}; it has {_few(names)}")
+            action = names.index(action)
+        if self._translation:
+            joint, space = self._translation.joint, self._translation.action_space
             action = read_action(space, action) if joint is None else joint.read(action)
-        number = _names(problem)[1].index(action) if problem else action
-        taken = jax.device_put(as_action(number, self._spec), memory.time.sharding)
+        taken = jax.device_put(as_action(action, self._spec), memory.time.sharding)
         return PolicyMemory(memory.agent, taken, memory.time)
 
     def estimate(
@@ -187,9 +186,9 @@ class LearnedPolicy:
     ) -> dict[Any, float]:
         """Return the agent's estimate of the value of each available action; arguments as in a call of the policy."""
         require_quantiles(self.agent, "estimate of each action; run.estimates() is that of the start")
-        memory, arrays, names = self._inputs(state, memory, reward, mask)
+        memory, arrays = self._inputs(state, memory, reward, mask)
         values = np.asarray(_estimate(self.agent, self.state, memory, arrays))
-        return {self._name(i, names): float(values[i]) for i in self._choices(arrays[-1])}
+        return {self._name(i): float(values[i]) for i in self._choices(arrays[-1])}
 
     def quantiles(
         self, state: Any, memory: Any = None, reward: float | None = None, count: int = 100, mask: Any = None
@@ -197,21 +196,34 @@ class LearnedPolicy:
         """Return the predicted quantiles of the return, at the levels (i + ½)/count, of each available action."""
         require_counts(count=count)
         require_quantiles(self.agent, "quantiles")
-        memory, arrays, names = self._inputs(state, memory, reward, mask)
+        memory, arrays = self._inputs(state, memory, reward, mask)
         table = np.asarray(_quantiles(self.agent, self.state, memory, arrays, int(count)))
-        return {self._name(i, names): table[:, i] for i in self._choices(arrays[-1])}
+        return {self._name(i): table[:, i] for i in self._choices(arrays[-1])}
 
     def _choices(self, mask: np.ndarray) -> list[int]:
         """Return the available actions; 0 stands for the policy's own continuous action."""
         return [0] if self._spec.action_size else np.flatnonzero(mask).tolist()
 
-    def _name(self, column: int, names: list[Any]) -> Any:
+    def _name(self, column: int) -> Any:
         """Return what a column of the critic stands for: the name or number of an action, the numbers of a joint one,
         or head and option."""
-        if names or self._spec.action_heads:
-            return names[column] if names else divmod(column, self._spec.mask_shape[1])
-        joint = getattr(getattr(self.environment, "translation", None), "joint", None)
+        if names := self._names[1]:
+            return names[column]
+        if self._spec.action_heads:
+            return divmod(column, self._spec.mask_shape[1])
+        joint = getattr(self._translation, "joint", None)
         return column if joint is None else tuple(joint.parts(column).tolist())
+
+    @property
+    def _translation(self) -> Any:
+        """What converts observations and actions of the environment; None if they are the agent's own."""
+        return getattr(self.environment, "translation", None)
+
+    @functools.cached_property
+    def _names(self) -> tuple[dict[Any, int], list[Any]]:
+        """State numbers and action names of a finite problem; both empty for any other environment."""
+        problem = getattr(self.environment, "problem", None)
+        return ({}, []) if problem is None else _names(problem)
 
     @functools.cached_property
     def _spec(self) -> EnvSpec:
@@ -241,12 +253,10 @@ class LearnedPolicy:
         if not same_shapes(memory, self._first_memory):
             raise RiskpathError("memory was returned by another policy: start an episode with memory=None")
 
-    def _inputs(
-        self, state: Any, memory: Any, reward: float | None, mask: Any
-    ) -> tuple[PolicyMemory, Arrays, list[Any]]:
-        """Return the memory; observation, reward and mask as arrays; and the names of actions of a finite problem."""
+    def _inputs(self, state: Any, memory: Any, reward: float | None, mask: Any) -> tuple[PolicyMemory, Arrays]:
+        """Return the memory; and observation, reward and mask as arrays."""
         spec = self._spec
-        observation, available, names = self._read(state)
+        observation, available = self._read(state)
         if memory is not None:
             self._require_memory(memory)
         if reward is None:
@@ -254,35 +264,34 @@ class LearnedPolicy:
         memory = self._first_memory if memory is None else memory
         mask = available if mask is None else as_mask(mask, spec.mask_shape)
         arrays = np.asarray(observation, spec.observation_dtype), np.asarray(as_reward(reward), np.float32), mask
-        return memory, arrays, names
+        return memory, arrays
 
     def _number(self, state: Any) -> int:
-        """Return the number of a state of a finite problem."""
-        numbers = _names(getattr(self.environment, "problem", None))[0]
+        numbers = self._names[0]
         if not _is_known(state, numbers):
             raise RiskpathError(f"the problem has no state {short(state)}; it has {_few(numbers)}")
         return numbers[state]
 
-    def _read(self, state: Any) -> tuple[Any, np.ndarray, list[Any]]:
-        """Return the observation, the available actions and, for a finite problem, the names of all actions."""
+    def _read(self, state: Any) -> tuple[Any, np.ndarray]:
+        """Return the observation and the available actions."""
         spec = self._spec
         if isinstance(self.environment, FiniteEnvironment):
             number, (observations, available) = self._number(state), self.tables
-            return observations[number], available[number], _names(self.environment.problem)[1]
-        if translation := getattr(self.environment, "translation", None):
-            space = translation.observation_space
+            return observations[number], available[number]
+        if self._translation:
+            space = self._translation.observation_space
             if space.shape is not None:  # not a dictionary or a tuple
                 as_numbers(state, "an observation")
             if spec.num_states is not None and state not in space:
                 raise RiskpathError(f"an observation must be one of {space}, got {short(state)}")
             with in_one_line(f"an observation must be one of {space}".replace("\n", " ")):
-                state = translation.read(state)
+                state = self._translation.read(state)
         observation = as_numbers(state, "an observation")
         if observation.shape != spec.observation_shape:
             raise RiskpathError(f"an observation must have shape {spec.observation_shape}, got {observation.shape}")
         if spec.num_states is not None:
             require_states(observation, spec.num_states)
-        return observation, np.asarray(spec.every_action()), []
+        return observation, np.asarray(spec.every_action())
 
 
 def _is_known(name: Any, names: Collection[Any]) -> bool:
@@ -293,7 +302,6 @@ def _is_known(name: Any, names: Collection[Any]) -> bool:
 
 
 def _few(names: Collection[Any]) -> str:
-    """Return the first few names."""
     return ", ".join(repr(name) for name in list(names)[:6]) + (", …" if len(names) > 6 else "")
 
 
@@ -302,7 +310,6 @@ _act = eqx.filter_jit(act_with_memory)
 
 @eqx.filter_jit
 def _act_all(agent: Agent, state: AgentState, memories: Any, *arrays: Any) -> Any:
-    """Return greedy actions and memories for many situations."""
     return jax.vmap(lambda memory, *arrays: act_with_memory(agent, state, memory, *arrays))(memories, *arrays)
 
 

@@ -126,7 +126,6 @@ class PolicyBatch:
         return rows
 
     def _row(self, observation: np.ndarray) -> int:
-        """Return the number of a state with these features."""
         assert self._rows is not None
         assert self.available is not None
         rows, masks = self._rows.get(_bytes(observation), []), self.available

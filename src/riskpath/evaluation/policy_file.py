@@ -95,7 +95,6 @@ def compile_policy(policy: TracedPolicy) -> ExportedPolicy:
 
 
 def _program(policy: TracedPolicy, platforms: tuple[str, ...]) -> export.Exported:
-    """Return the program of a policy for any number of environments."""
     (count,) = export.symbolic_shape("environments")
     return export.export(jax.jit(jax.vmap(policy.step)), platforms=platforms)(*policy.inputs(count))
 

@@ -3,7 +3,6 @@
 action, memory = step(memory, observation, reward, mask, start, seed)
 """
 
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from riskpath.envs.finite import FiniteEnvironment
+from riskpath.envs.finite import FiniteEnvironment, name_of
 from riskpath.envs.plain_spaces import describe_space
 from riskpath.evaluation.policy_program import first_memory, needs_rewards, step_of
-from riskpath.version import __version__
+from riskpath.version import versions
 
 FORMAT, VERSION = "riskpath policy", 1
 
@@ -32,7 +31,7 @@ class TracedPolicy:
     def inputs(self, count: Any) -> tuple[Any, ...]:
         """Return shapes and types of the program of many environments; `count` may be a symbol."""
         about = self.description
-        array = lambda shape, dtype: jax.ShapeDtypeStruct((count, *shape), jnp.dtype(dtype))  # noqa: E731
+        array = lambda shape, dtype: jax.ShapeDtypeStruct((count, *shape), jnp.dtype(dtype))
         memory = tuple(array(leaf["shape"], leaf["dtype"]) for leaf in about["memory"])
         observation = array(about["observation"]["shape"], about["observation"]["dtype"])
         masks, flags = array((about["num_actions"],), bool), array((), bool)
@@ -63,7 +62,7 @@ def trace_learned(policy: Any) -> TracedPolicy:
         jax.tree.leaves(first_memory(state, spec)),
         agent=type(agent).__name__,
         risk=str(jax.tree.map(lambda level: float(f"{level:.6g}"), agent.risk)),
-        environment=env.problem.name if finite and env.problem else type(env).__name__,
+        environment=name_of(env),
         observation={"shape": list(shape), "dtype": np.dtype(dtype).name},
         observation_space=translation and _unless_array(translation.observation_space, shape),
         action_space=translation and _unless_array(translation.action_space),
@@ -89,7 +88,7 @@ def describe(memory: Sequence[Any], **about: Any) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
-        "versions": {"riskpath": __version__, "jax": jax.__version__, "python": platform.python_version()},
+        "versions": versions(),
         "memory": [{"shape": list(leaf.shape), "dtype": np.dtype(leaf.dtype).name} for leaf in memory],
         "first_state": 0,
         "num_states": None,

@@ -42,8 +42,8 @@ def repeat_memory(memory: Any, times: int) -> Any:
     return jax.tree.map(lambda x: jnp.broadcast_to(x[:, None], (x.shape[0], times, *x.shape[1:])), memory)
 
 
-def _account(account: Any, reward: Any, discount: Any) -> tuple[Any, Any, Any]:
-    """Add a reward to the return and, weighted by γᵗ, to the discounted return; return γ^{t+1} as well."""
+def with_reward(account: Any, reward: Any, discount: Any) -> tuple[Any, Any, Any]:
+    """Return return, discounted return and γ^{t+1} after the reward at time t; `account` has those before it."""
     total, discounted, weight = account
     return total + reward, discounted + weight * reward, weight * discount
 
@@ -88,14 +88,14 @@ def _rollout_piece(agent: Agent, env: Environment, state: AgentState, spec: EnvS
             key, act_key, env_key = jax.random.split(key, 3)
             output = act_greedily(agent, state, memory, time_step, key=act_key)
             observation, env_state, reward, terminated, truncated = env.step(env_key, env_state, output.action)
-            account = _account(account, reward, agent.discount)
+            account = with_reward(account, reward, agent.discount)
             mask = env.action_mask(env_state)
             following = TimeStep(observation, reward, mask, output.action, time_step.time + 1)
             return env_state, following, output.memory, account, terminated | truncated, key
 
         account = (jnp.zeros(()), jnp.zeros(()), jnp.ones(()))
         carry = (*begin(env, spec, start_key), state.initial_memory, account, jnp.zeros((), bool), key)
-        going = lambda carry: ~carry[4] & (carry[1].time < limit)  # noqa: E731
+        going = lambda carry: ~carry[4] & (carry[1].time < limit)
         _, _, _, (total, discounted, _), done, _ = jax.lax.while_loop(going, step, carry)
         return total, discounted, done
 
@@ -110,7 +110,7 @@ def _piece(agent: Agent, state: AgentState, spec: EnvSpec, lanes: int) -> int:
     """
     known = shapes_of((agent, state, spec))
     if known not in _NEEDED:
-        one = lambda tree: jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, tree)  # noqa: E731
+        one = lambda tree: jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, tree)
         shapes = eqx.filter_eval_shape(one, (agent, state))
         closed = eqx.filter_make_jaxpr(lambda a, s: _first_action(a, s, spec))(*shapes)[0]
         _NEEDED[known] = _intermediate_bytes(closed.jaxpr)

@@ -4,7 +4,8 @@
     print(result.markdown())
 
 The command line does the same: `riskpath bench suite`. A cell is an agent on a problem for the measures of one kind
-(`bench_cells.py`). Each one is stored as soon as it is finished, and an interrupted benchmark goes on where it was.
+(`bench_cells.py`). Each one is stored as soon as it is finished, so an interrupted benchmark continues where it
+stopped.
 """
 
 import json
@@ -108,7 +109,7 @@ def bench(
 ) -> Bench:
     """Train every agent on every problem for every measure, and compare the policies with the exact optimum.
 
-    Ctrl-C ends the benchmark early and returns what is finished; with `out` the same call goes on from there. A cell
+    Ctrl-C ends the benchmark early and returns what is finished; with `out` the same call continues from there. A cell
     whose training fails, for example because a loss is not finite, is left out, and the others are trained.
 
     Args:
@@ -122,7 +123,7 @@ def bench(
         seeds: Seeds of each agent, problem and measure; by default 8, and 2 with `quick`.
         steps: Environment steps of each seed; by default those of the size of the problem (`bench_suite.SIZES`).
         quantiles: Quantiles or atoms of each critic; by default 32. An agent that is given as an object keeps its own.
-        out: A folder for finished cells, in which an interrupted benchmark goes on.
+        out: A folder for finished cells, from which an interrupted benchmark continues.
         quick: Short training on two small problems, two minutes on two cores: a first look, not what agents reach.
         only: Train only the cells with this text in their name, for example "Adaptive on".
         command: The command to be recorded with the results.
@@ -162,7 +163,6 @@ def bench(
 
 
 def _risks(risks: Any, quick: bool) -> Any:
-    """Return the measures: one or several, or the default ones."""
     if risks is None:
         return QUICK_RISKS if quick else RISKS
     return [risks] if isinstance(risks, str) or not hasattr(risks, "__iter__") else risks

@@ -1,11 +1,10 @@
-"""One cell of the benchmark: an agent on a problem, for all measures of one kind. It is trained, judged and stored.
+"""One cell of the benchmark: an agent on a problem, for all measures of one kind. It is trained, evaluated and stored.
 
 The measures of a kind (all levels of CVaR) and the seeds are lanes of one call of `train`. A finished cell is one file,
 written completely or not at all, so an interrupted benchmark loses one cell at most.
 """
 
 import json
-import platform
 import re
 import time
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ import jax
 
 from riskpath.agents.agent import Agent
 from riskpath.errors import RiskpathError
-from riskpath.evaluation.bootstrap import exact_interval
 from riskpath.experiments.bench_scores import CONFIDENCE, RESAMPLES
 from riskpath.experiments.bench_suite import BenchProblem, Entrant, hyperparameters
 from riskpath.experiments.records import write_json
@@ -29,7 +27,7 @@ from riskpath.training.codec import encode
 from riskpath.training.measured import SITUATIONS
 from riskpath.training.run import Run
 from riskpath.training.train import train
-from riskpath.version import __version__
+from riskpath.version import versions
 
 SEED, EVALUATION_SEED = 1, 2
 """Seeds of training and of evaluation."""
@@ -44,7 +42,7 @@ class Cell:
     kind: str
     """The kind of the measures, for example "cvar"."""
     risks: tuple[str, ...]
-    """The measures by which the policies are judged; a control is trained for the mean, others for each of them."""
+    """The measures by which the policies are evaluated; a control is trained for the mean, others for each of them."""
     settings: dict[str, Any]
     """The entry of `bench_suite.SIZES`."""
     seeds: int
@@ -86,7 +84,7 @@ class Cell:
         return ()
 
     def run(self, report: Report | None = None) -> dict[str, Any] | None:
-        """Train and judge; return the content of the file, or None if training was interrupted."""
+        """Train and evaluate; return the content of the file, or None if training was interrupted."""
         references = {risk: self.problem.reference(risk) for risk in self.risks}
         settings, began = self.settings, time.perf_counter()
         run = train(
@@ -112,7 +110,7 @@ class Cell:
             "seconds": round(trained - began, 1),
             "seconds_of_evaluation": round(time.perf_counter() - trained, 1),
             "device": jax.devices()[0].device_kind,
-            "versions": {"riskpath": __version__, "jax": jax.__version__, "python": platform.python_version()},
+            "versions": versions(),
             "results": [{**result, **references[result["risk"]]._asdict()} for result in results],
         }
 
@@ -123,10 +121,7 @@ class Cell:
         situations = None if self.problem.size == "small" else SITUATIONS
         found = run.measure(self.settings["episodes"], EVALUATION_SEED, situations)
         values = [found.values(parse_risk(risk))[setting] for setting, risk in pairs]
-        if found.sample is None:
-            intervals = [exact_interval(one, RESAMPLES, CONFIDENCE) for one in values]
-        else:
-            intervals = [found.sample[s].risk(r, confidence=CONFIDENCE, resamples=RESAMPLES)[0] for s, r in pairs]
+        intervals = [found.interval(parse_risk(risk), setting, RESAMPLES, CONFIDENCE) for setting, risk in pairs]
         return [
             {
                 "risk": risk,

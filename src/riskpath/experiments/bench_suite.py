@@ -14,7 +14,7 @@ from riskpath.agents.qrsrm import QRSRM
 from riskpath.agents.tql import TQL
 from riskpath.envs import BY_NAME as ENVIRONMENTS
 from riskpath.envs.environment import Environment
-from riskpath.envs.finite import FiniteEnvironment, FiniteProblem, as_finite, finite
+from riskpath.envs.finite import FiniteEnvironment, FiniteProblem, as_finite, finite, name_of
 from riskpath.envs.guarded_maze import GuardedMaze
 from riskpath.envs.random_mdp import RandomMDP
 from riskpath.errors import RiskpathError, did_you_mean
@@ -150,9 +150,8 @@ class BenchProblem:
 
 def known_optimum(env: Any, risk: RiskMeasure) -> float | None:
     """Return the optimum of an environment that is one of the suite, if the suite has it for this measure."""
-    called = env.problem.name if isinstance(env, FiniteEnvironment) and env.problem else type(env).__name__
     for name, references in suite_values().items():
-        same = str(risk) in references and called == type(SUITE[name]()).__name__
+        same = str(risk) in references and name_of(env) == type(SUITE[name]()).__name__
         if same and BenchProblem(env).identity == _suite_identity(name):
             return references[str(risk)].optimum
     return None
@@ -192,7 +191,7 @@ def _as_entrant(agent: Any, name: str = "") -> Entrant:
     if isinstance(agent, str):
         return AGENTS[_match("agent", agent, AGENTS)]._replace(**({"name": name} if name else {}))
     if isinstance(agent, Agent):
-        make = lambda risk, parts: replace(agent, risk=risk)  # noqa: E731
+        make = lambda risk, parts: replace(agent, risk=risk)
         return Entrant(name or type(agent).__name__, make, isinstance(agent.risk, Mean))
     if isinstance(agent, type) and issubclass(agent, Agent):
         return _entrant(name or agent.__name__, agent)
@@ -243,7 +242,7 @@ def _suite_identity(name: str) -> Any:
 
 def _match(what: str, text: str, known: Iterable[str]) -> str:
     """Return the name that a text means, in any spelling of its words."""
-    plain = lambda name: simplify(name).replace(" ", "")  # noqa: E731
+    plain = lambda name: simplify(name).replace(" ", "")
     for name in known:
         if plain(name) == plain(text):
             return name
@@ -251,7 +250,6 @@ def _match(what: str, text: str, known: Iterable[str]) -> str:
 
 
 def _listed(things: Any) -> list[Any]:
-    """Return one thing or several as a list."""
     single = isinstance(things, str | Agent | Environment | FiniteMDP | BenchProblem | type)
     if not single and not isinstance(things, Iterable):
         raise RiskpathError(f"a benchmark takes a list or a dictionary of agents and problems, got {things!r}")

@@ -45,7 +45,7 @@ def three_state_report(result: dict[str, Any], out: Path) -> list[Rows | str]:
         for lane in result["policies"]
     ]
     return [
-        Rows(f"The paper's first figure: laws and their {result['risk']}, from the operators", laws),
+        Rows(f"The paper's first figure: distributions and their {result['risk']}, from the operators", laws),
         Rows(f"Learned policies: exact {result['risk']} of the whole return", policies),
     ]
 
@@ -86,7 +86,6 @@ class Experiment(NamedTuple):
     parts: Callable[[bool], list[str]]
     """Returns the names that `only` chooses from."""
     seeds: int = 8
-    """Default number of seeds."""
     on_ray: bool = False
     """Whether it takes `ray=`, the address of a cluster."""
 

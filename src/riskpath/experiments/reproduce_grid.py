@@ -108,7 +108,7 @@ def reproduce(out: Path, *, quick: bool = False, seeds: int = 8, only: str = "",
             continue
         clock = time.monotonic()
         agents, grids = [agent for agent, _ in settings], [grid for _, grid in settings]
-        evaluator = lambda run: {"paths": _paths(run), "values": run.values().tolist()}  # noqa: E731
+        evaluator = lambda run: {"paths": _paths(run), "values": run.values().tolist()}
         # Policies change most at the beginning, which is therefore evaluated more often.
         early = min(EARLY, steps // 2)
         run = train(

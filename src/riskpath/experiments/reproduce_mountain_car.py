@@ -75,7 +75,7 @@ class CarGroup:
     agent: str
     group: tuple[Cell, ...]
     judged: tuple[tuple[str, ...], ...]
-    """The measures by which the policies of each cell are judged."""
+    """The measures by which the policies of each cell are evaluated."""
     steps: int
     seeds: int
     quick: bool
@@ -98,7 +98,7 @@ class CarGroup:
         return [replace(self, group=self.group[part], judged=self.judged[part]) for part in parts]
 
     def run(self, report: Report | None = None) -> dict[str, Any] | None:
-        """Train and judge all cells; return their records, or None if training was interrupted."""
+        """Train and evaluate all cells; return their records, or None if training was interrupted."""
         clock, judged = time.monotonic(), [list(measures) for measures in self.judged]
         group = list(self.group)
         run = train(
@@ -134,7 +134,7 @@ def reproduce(
 
     `mountain_car.json` is a list of records; `mountain_car_run.json` also has the learning curves, the command and the
     device. Cells that are in there already, from the same command, are not trained again. `ray` is the address of a Ray
-    cluster on which programs are run. Ctrl-C is a KeyboardInterrupt, after which the same call goes on.
+    cluster on which programs are run. Ctrl-C is a KeyboardInterrupt, after which the same call continues.
     """
     command = command_of("mountain-car", quick, seeds if seeds != 6 else None)
     cells = cells or ([(0.5, "cvar:0.25")] if quick else [(c, m) for c in WEIGHTS for m in MEASURES])
@@ -164,7 +164,7 @@ def reproduce(
         name, line = next(iter(failed.items()))
         raise RiskpathError(f"{len(failed)} programs failed; {name}: {line}")
     if left := int(sum(job.size for job in jobs) - sum(lanes_done)):
-        raise KeyboardInterrupt(f"interrupted: {left} runs are left; the same command goes on with them")
+        raise KeyboardInterrupt(f"interrupted: {left} runs are left; the same command continues with them")
     return result
 
 

@@ -133,7 +133,6 @@ def _panel(run: Run, agent: str, letter: str, history: tuple[str, ...], action: 
 
 
 def _actions(run: Run, seed: int) -> list[str]:
-    """Return the actions of a lane in order."""
     policy, memory, actions = run.policy(seed), None, []
     for state in ("s0", "s1"):
         action, memory = policy(state, memory)

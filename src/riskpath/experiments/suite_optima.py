@@ -4,7 +4,7 @@
 
 Every problem is solved exactly, or on a grid with a simulated lower bound. `results/suite_optima.json` holds the values
 with their bounds and times, the frontier, and the distributions behind the figures. A problem that is finished is
-stored at once, so an interrupted run goes on where it was.
+stored at once, so an interrupted run continues where it stopped.
 """
 
 import time
@@ -27,9 +27,7 @@ from riskpath.risk.compose import parse_risk
 
 FILE = "suite_optima.json"
 MEASURES = ("mean", "cvar:0.05", "cvar:0.1", "cvar:0.25", "cvar:0.5", "wang:-0.75", "wang:0.75", "pow:-2", "cpw:0.71")
-"""The measures of the tables."""
 LEVELS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0)
-"""The levels of the frontiers."""
 ATOMS = 400
 """The number of atoms of the stored distributions."""
 PROBLEMS: dict[str, Callable[[], Any]] = {

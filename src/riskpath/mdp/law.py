@@ -44,13 +44,13 @@ class Law:
         x, p = _vector(atoms), _vector(probs)
         if x.ndim != 1 or x.shape != p.shape or x.size == 0:
             raise RiskpathError(
-                f"a law needs as many atoms as probabilities, at least one: got {x.shape} and {p.shape}"
+                f"a Law needs as many atoms as probabilities, at least one: got {x.shape} and {p.shape}"
             )
         _require_finite(x)
         _check_size(x.size)
         if not (p >= 0).all() or abs(p.sum() - 1) > PROB_TOLERANCE * max(1, p.size):
             raise RiskpathError(
-                f"probabilities of a law must be non-negative and sum to 1, their sum is {p.sum():.12g}"
+                f"probabilities of a Law must be non-negative and sum to 1, their sum is {p.sum():.12g}"
             )
         x, p = _merge(x[p > 0], p[p > 0])
         object.__setattr__(self, "atoms", x)
@@ -72,7 +72,7 @@ class Law:
         """Return the distribution of a return drawn from `laws[i]` with probability `weights[i]`."""
         weights = _vector(weights)
         if weights.shape != (len(laws),) or not laws:
-            raise RiskpathError(f"got {len(laws)} laws and {weights.size} weights; they must match")
+            raise RiskpathError(f"got {len(laws)} distributions and {weights.size} weights; they must match")
         _check_size(sum(len(law) for law in laws))
         atoms = np.concatenate([law.atoms for law in laws])
         return Law(atoms, np.concatenate([w * law.probs for w, law in zip(weights, laws, strict=True)]))
@@ -230,26 +230,23 @@ def _trusted(atoms: Vector, probs: Vector) -> Law:
 def _require_finite(x: Vector) -> Vector:
     """Return the atoms, or refuse them if one is infinite or NaN."""
     if not np.isfinite(x).all():
-        raise RiskpathError(f"atoms of a law must be finite, got {x[~np.isfinite(x)][0]}")
+        raise RiskpathError(f"atoms of a Law must be finite, got {x[~np.isfinite(x)][0]}")
     return x
 
 
 def _vector(values: Iterable[float]) -> Vector:
-    """Return numbers as a float64 array."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise RiskpathError(f"expected a list of numbers, got {short_repr(values)}")
     return _numbers(values if isinstance(values, np.ndarray) else list(values))
 
 
 def _number(value: Any) -> float:
-    """Return one number, which may be infinite or NaN."""
     if np.ndim(number := _numbers(value, "a number")):
         raise RiskpathError(f"expected a number, got {short_repr(value)}")
     return float(number)
 
 
 def _numbers(values: Any, what: str = "a list of numbers") -> np.ndarray:
-    """Return a number or numbers as a float64 array."""
     try:
         found = np.asarray(values)
         if found.dtype.kind not in "biufO":  # texts of numbers are not numbers
@@ -275,7 +272,7 @@ def value_function(measure: RiskMeasure) -> Callable[[Law], float]:
 def _check_size(size: int) -> None:
     if size > MAX_ATOMS:
         raise RiskpathError(
-            f"a return law would need {size:,} atoms, more than the limit of {MAX_ATOMS:,}; "
+            f"a return distribution would need {size:,} atoms, more than the limit of {MAX_ATOMS:,}; "
             "round the rewards, use discount 1 or shorten the horizon"
         )
 

@@ -204,7 +204,6 @@ def _count(things: Sized, noun: str) -> str:
 
 
 def _first(states: Iterable[State], count: int = 3) -> str:
-    """Return a text with the first few of some states."""
     listed = list(states)
     shown = ", ".join(short_repr(state, 60) for state in listed[:count])
     return shown if len(listed) <= count else f"{shown}, … ({len(listed) - count:,} more)"

@@ -206,7 +206,6 @@ def _describe_span(low: float, high: float) -> str:
 
 
 def _draw(rng: np.random.Generator, probs: Any) -> int:
-    """Return a random index with these probabilities."""
     return bisect_right(list(accumulate(probs))[:-1], rng.random())  # for a few numbers faster than NumPy
 
 

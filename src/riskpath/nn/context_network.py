@@ -1,4 +1,4 @@
-"""Networks that see a context beside the observation, or the history, for example a goal."""
+"""Networks that see a context in addition to the observation or the history, for example a goal."""
 
 import equinox as eqx
 import jax

@@ -21,7 +21,6 @@ class GRU(SequenceModel):
         self.recurrent = eqx.nn.Linear(width, 3 * width, key=recurrent_key)
 
     def __call__(self, tokens: Float[Array, "T I"], valid: Bool[Array, " T"]) -> Float[Array, "T H"]:
-        """Return the state after each token."""
         assert self.tokens.bias is not None
         # All tokens in one product: only what depends on the previous step stays inside the recurrence.
         x = tokens @ self.tokens.weight.T + self.tokens.bias[None, :]

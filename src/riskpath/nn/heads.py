@@ -101,7 +101,6 @@ class DeepHead(Head):
     def of_action(
         self, features: Float[Array, " H"], taus: Float[Array, " N"], action: Int[Array, ""]
     ) -> Float[Array, " N"]:
-        """Return the output for one action."""
         assert self.out.bias is not None
         return self._last(features, taus) @ chosen_row(self.out.weight, action) + chosen_row(self.out.bias, action)
 
@@ -132,17 +131,14 @@ class TableHead(Head):
         return jax.nn.one_hot(jnp.clip(jnp.floor(taus * parts), 0, parts - 1).astype(jnp.int32), parts)
 
     def __call__(self, features: Int[Array, ""], taus: Float[Array, " N"]) -> Float[Array, "N A"]:
-        """Return the cells of a row at these levels."""
         return self._parts(taus) @ self.cells[features]
 
     def of_action(
         self, features: Int[Array, ""], taus: Float[Array, " N"], action: Int[Array, ""]
     ) -> Float[Array, " N"]:
-        """Return the cells of a row and an action at these levels."""
         return self._parts(taus) @ self.cells[features, :, action]
 
     def mean(self, features: Int[Array, ""], taus: Float[Array, " N"]) -> Float[Array, " A"]:
-        """Return the mean over the levels."""
         return jnp.mean(self._parts(taus), axis=0) @ self.cells[features]
 
 

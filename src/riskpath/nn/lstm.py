@@ -24,7 +24,6 @@ class LSTM(SequenceModel):
         self.recurrent = eqx.nn.Linear(width, 4 * width, use_bias=False, key=recurrent_key)
 
     def __call__(self, tokens: Float[Array, "T I"], valid: Bool[Array, " T"]) -> Float[Array, "T H"]:
-        """Return h after each token."""
         assert self.tokens.bias is not None
         x = tokens @ self.tokens.weight.T + self.tokens.bias[None, :]
         zeros = jnp.zeros((x.shape[1] // 4,))

@@ -179,8 +179,8 @@ class ObservationEncoder(eqx.Module):
 
 def update_statistics(networks: Any, observations: Shaped[Array, "B *obs"]) -> Any:
     """Update the running statistics of every encoder in a PyTree of networks."""
-    is_encoder = lambda x: isinstance(x, ObservationEncoder)  # noqa: E731
-    update = lambda x: x.update_statistics(observations) if is_encoder(x) else x  # noqa: E731
+    is_encoder = lambda x: isinstance(x, ObservationEncoder)
+    update = lambda x: x.update_statistics(observations) if is_encoder(x) else x
     return jax.tree.map(update, networks, is_leaf=is_encoder)
 
 
@@ -205,7 +205,6 @@ def _default_channels(spec: EnvSpec) -> tuple[int, ...]:
 
 
 def _image_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return height, width and channels."""
     return jax.eval_shape(_channels_last, jax.ShapeDtypeStruct(shape, jnp.float32)).shape
 
 

@@ -126,7 +126,7 @@ def _distribution(
 
 
 class Seen(eqx.Module):
-    """What a network sees beside the observation; units may change before a stored step is used."""
+    """What a network sees in addition to the observation; units may change before a stored step is used."""
 
     features: Float[Array, " F"]
     """The encoded context."""

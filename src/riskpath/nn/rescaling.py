@@ -19,7 +19,7 @@ def rescale_critics(networks: Any, factor: Float[Array, ""]) -> Any:
     """Return networks whose critics predict `factor` times their former values; actors do not change."""
     if hasattr(networks, "critic"):  # the rest are actors
         return eqx.tree_at(lambda n: n.critic, networks, rescale_critics(networks.critic, factor))
-    rescale = lambda x: _rescale(x, factor) if isinstance(x, Last) else x  # noqa: E731
+    rescale = lambda x: _rescale(x, factor) if isinstance(x, Last) else x
     return jax.tree.map(rescale, networks, is_leaf=lambda x: isinstance(x, Last))
 
 

@@ -57,7 +57,6 @@ class Transformer(SequenceModel):
         self.norm = eqx.nn.LayerNorm(width)
 
     def __call__(self, tokens: Float[Array, "T I"], valid: Bool[Array, " T"]) -> Float[Array, "T H"]:
-        """Return the features after each token."""
         mask = jnp.tril(jnp.ones((len(valid), len(valid)), bool)) & valid[None, :]
         x = jax.vmap(self.tokens)(tokens)
         x = x + positions(jnp.cumsum(valid.astype(jnp.float32)) - 1.0, x.shape[1])

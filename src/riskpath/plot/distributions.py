@@ -51,7 +51,9 @@ def plot_law(
         style: Passed to matplotlib, for example `color="black"`.
     """
     if not (hasattr(law, "atoms") and hasattr(law, "probs")):
-        raise RiskpathError(f"a law has atoms and probs, got a {type(law).__name__}; plot_returns draws samples")
+        raise RiskpathError(
+            f"a distribution has atoms and probs, got a {type(law).__name__}; plot_returns draws samples"
+        )
     return _draw([_from_law(law, label, _measure(risk))], ax, kind, style)
 
 
@@ -102,7 +104,7 @@ def compare(
     if len(things) == 1 and isinstance(things[0], Mapping):
         labels, things = labels or [str(label) for label in things[0]], tuple(things[0].values())
     if not things:
-        raise RiskpathError("compare needs at least one law, solution, evaluation, run or array of returns")
+        raise RiskpathError("compare needs at least one distribution, solution, evaluation, run or array of returns")
     names = [None] * len(things) if labels is None else [labels] if isinstance(labels, str) else list(labels)
     if len(names) != len(things):
         raise RiskpathError(f"got {len(names)} labels for {len(things)} distributions; they must match")
@@ -147,7 +149,7 @@ def _from_sample(returns: Any, label: str | None, measure: Any) -> Distribution:
         sample = np.asarray(returns, np.float64).ravel()
     except (TypeError, ValueError):
         raise RiskpathError(
-            "returns must be an array of numbers; a law, solution, evaluation or run can be compared, too: "
+            "returns must be an array of numbers; a distribution, solution, evaluation or run can be compared, too: "
             f"got a {type(returns).__name__}"
         ) from None
     if not sample.size or not np.isfinite(sample).all():
@@ -160,7 +162,6 @@ def _from_sample(returns: Any, label: str | None, measure: Any) -> Distribution:
 
 
 def _measure(risk: Any) -> Any:
-    """Return a measure, read from its text if it is one."""
     if risk is None or hasattr(risk, "distort"):
         return risk
     return parse_risk(risk)

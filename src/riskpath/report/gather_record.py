@@ -4,9 +4,8 @@ Each part is bounded in time, to a few seconds for a run: what would take longer
 """
 
 import dataclasses
-import platform
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +13,8 @@ import numpy as np
 
 from riskpath.agents.abilities import Quantiles
 from riskpath.envs.finite import FiniteEnvironment
-from riskpath.evaluation.bootstrap import exact_interval
-from riskpath.evaluation.evaluation import Evaluation, setting_labels
+from riskpath.evaluation.bootstrap import Interval
+from riskpath.evaluation.evaluation import setting_labels
 from riskpath.evaluation.predictions import initial_quantiles
 from riskpath.hyperparameters import flat_settings
 from riskpath.mdp.law import Law
@@ -35,10 +34,11 @@ from riskpath.report.run_record import (
 )
 from riskpath.report.served_levels import frontier_of
 from riskpath.report.walks import grid_of
-from riskpath.risk.measures import Mean, RiskMeasure
+from riskpath.risk.measures import Mean
+from riskpath.training.measured import Measured
 from riskpath.training.run import Run
 from riskpath.training.sampling import episodes_for
-from riskpath.version import __version__
+from riskpath.version import versions
 
 EPISODES = 2_000
 """Sampled episodes of each seed where there is no exact distribution, in environments of the compiled program."""
@@ -72,32 +72,31 @@ def gather(
         lookup: Returns an optimum that is known already, for an environment and a measure.
     """
     name, agent = _environment_name(run), type(run.agents[0]).__name__
-    notes, samples = list(run.notices), _samples(run)
+    notes, (found, discounted, note) = list(run.notices), _measured(run)
     estimates, believed = run.estimates(), _believed(run) if isinstance(run.agents[0], Quantiles) else None
     labels = setting_labels([one.risk for one in run.agents])
     settings = []
     for number, one in enumerate(run.agents):
-        laws, discounted, exact, note = samples[number]
+        laws, exact = found.laws[number], found.exact is not None
         optimum, why = find_optimum(run.environments[number], one.risk, exact, lookup)
         notes += [line for line in (note, why) if line and line not in notes]
-        episodes = None if exact else _episodes(run)
         settings.append(
             SettingRecord(
                 label=labels[number],
                 risk=str(one.risk),
                 discount=float(one.discount),
-                value=_interval(one.risk, laws, episodes),
-                mean=_interval(None, laws, episodes),
+                value=_ends(found.interval(one.risk, number, RESAMPLES)),
+                mean=_ends(found.interval(Mean(), number, RESAMPLES)),
                 values=[law.risk(one.risk) for law in laws],
-                discounted=[law.risk(one.risk) for law in discounted],
+                discounted=[law.risk(one.risk) for law in discounted[number]],
                 estimates=estimates[number].tolist(),
                 exact=exact,
-                episodes=episodes,
+                episodes=found.episodes,
                 law=LawRecord.of(Law.mix(laws, [1 / len(laws)] * len(laws))),
                 seed_laws=[LawRecord.of(law) for law in laws] if len(laws) > 1 else [],
                 curve=_curve(run.curve, number, (len(run.agents), run.seeds)),
                 training=training_record([{"step": run.steps, **run.recent_figures()}], number, run.seeds),
-                quantiles=None if believed is None else _quantiles(believed[number], discounted),
+                quantiles=None if believed is None else _quantiles(believed[number], discounted[number]),
                 optimum=optimum,
                 grid=grid_of(run, number) if exact else None,
                 hyperparameters=flat_settings(one),
@@ -127,52 +126,32 @@ def _environment_name(run: Run) -> str:
     return name
 
 
-class Sample(NamedTuple):
-    """The distributions of the return of all seeds of a setting."""
-
-    plain: list[Law]
-    discounted: list[Law]
-    exact: bool
-    """Whether the plain distributions are exact."""
-    note: str = ""
-
-
-def _samples(run: Run) -> list[Sample]:
-    """Return the distributions of every setting: exact where that is quick, otherwise of sampled episodes."""
-    settings, limit = range(len(run.agents)), run.spec.max_episode_steps or np.inf
+def _measured(run: Run) -> tuple[Measured, list[list[Law]], str]:
+    """Return the returns, the distributions of discounted returns, and a note if only the first are exact."""
+    risks, limit = [agent.risk for agent in run.agents], run.spec.max_episode_steps or np.inf
     plain = run.exact_laws()
     undiscounted = all(float(agent.discount) == 1 for agent in run.agents)
     exact = plain if undiscounted else run.exact_laws(discounted=True) if plain and limit <= SHORT else None
     if plain is not None and exact is not None:
-        return [Sample(*both, True) for both in zip(plain, exact, strict=True)]
-    evaluation = run.evaluate(_episodes(run), seed=1)
-    laws = lambda returns: [Law.of_sample(np.asarray(seed, np.float64)) for seed in returns]  # noqa: E731
-    discounted = [laws(one) for one in evaluation.discounted]
+        return Measured(risks, exact=plain), exact, ""
+    sample = run.evaluate(_episodes(run), seed=1)
+    discounted = Measured(risks, sample=dataclasses.replace(sample, returns=sample.discounted)).laws
     if plain is None:
-        return [Sample(laws(evaluation.returns[one]), discounted[one], False) for one in settings]
+        return Measured(risks, sample=sample), discounted, ""
     note = f"Discounted returns are those of {_episodes(run):,} episodes of each seed, others are exact."
-    return [Sample(plain[one], discounted[one], True, note) for one in settings]
+    return Measured(risks, exact=plain), discounted, note
 
 
 def _episodes(run: Run) -> int:
     return episodes_for(run, None, EPISODES)
 
 
-def _interval(risk: RiskMeasure | None, laws: list[Law], episodes: int | None) -> Triple:
-    """Return a figure of the return, its mean over seeds with an interval; only seeds are resampled if it is exact."""
-    if episodes is not None:
-        levels = midpoints(episodes)
-        returns = np.array([[law.quantile(np.asarray(levels)) for law in laws]])
-        sample = Evaluation(returns, returns, [Mean() if risk is None else risk], 1.0)
-        (found,) = sample.risk(resamples=RESAMPLES)
-        return found.estimate, found.low, found.high
-    values = np.array([law.mean if risk is None else law.risk(risk) for law in laws])
-    found = exact_interval(values, RESAMPLES)
-    return found.estimate, found.low, found.high
+def _ends(interval: Interval) -> Triple:
+    return interval.estimate, interval.low, interval.high
 
 
 def extend_curves(record: RunRecord, points: list[dict[str, Any]], steps: int) -> RunRecord:
-    """Return a record with later points of the learning curve, from the log of training that goes on."""
+    """Return a record with later points of the learning curve, from the log of a training that is running."""
     settings = []
     for number, setting in enumerate(record.settings):
         old, known = setting.curve, setting.curve.steps[-1] if setting.curve else -1
@@ -258,5 +237,4 @@ def facts(run: Run) -> dict[str, str]:
     if spec.max_episode_steps:
         facts["longest episode"] = f"{spec.max_episode_steps:,} steps"
     facts |= {"seeds": str(run.seeds), "environments for each seed": str(run.lanes.num_envs)}
-    versions = {"riskpath": __version__, "jax": jax.__version__, "python": platform.python_version()}
-    return {**facts, **versions, "device of this report": jax.devices()[0].device_kind}
+    return {**facts, **versions(), "device of this report": jax.devices()[0].device_kind}

@@ -42,7 +42,7 @@ def push_run(run: Run, folder: str | Path, title: str | None = None) -> Path:
     require_page(place / REPORT)  # before the work
     require_export(place / POLICY)
     name = title or f"{type(run.agents[0]).__name__} on {run.environment_name}"
-    files = {CHECKPOINT: f"everything: `rp.load` reads it, and `rp.train` goes on at step {run.steps:,}"}
+    files = {CHECKPOINT: f"everything: `rp.load` reads it, and `rp.train` continues at step {run.steps:,}"}
     played = not isinstance(run.environments[0], LoggedEnvironment)
     found = run.measure(None if run.sources else EPISODES, seed=1) if played else None
     run.save(place / CHECKPOINT)

@@ -45,7 +45,7 @@ def write_page(
         benches: Results of benchmarks.
         sweeps: Results of sweeps.
         title: The heading.
-        refresh: Seconds after which an open page loads itself again, while training goes on.
+        refresh: Seconds after which an open page loads itself again during training.
     """
     place = require_page(path)
     return write_file(place, make_page(runs, benches, sweeps, title, refresh))
@@ -125,7 +125,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):  # numbers are many, so they are shortened here
-        short = lambda x: float(f"{x:.{DIGITS}g}") if math.isfinite(x) else None  # noqa: E731
+        short = lambda x: float(f"{x:.{DIGITS}g}") if math.isfinite(x) else None
         return [short(part) if type(part) is float else _plain(part) for part in value]
     if isinstance(value, bool | int | str) or value is None:
         return value

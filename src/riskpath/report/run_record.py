@@ -18,7 +18,6 @@ class LawRecord:
     atoms: list[float]
     """Returns, ascending."""
     probs: list[float]
-    """Their probabilities."""
 
     @staticmethod
     def of(law: Law) -> "LawRecord":
@@ -43,7 +42,7 @@ class CurveRecord:
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """Figures of the last hundred training episodes of each seed, while training goes on: [seeds, steps]."""
+    """Figures of the last hundred training episodes of each seed during training: [seeds, steps]."""
 
     steps: list[int]
     """Environment steps at each point; the last one is the latest."""
@@ -60,7 +59,6 @@ class QuantilesRecord:
     """Quantile functions of the discounted return: predicted at the start of an episode, and measured."""
 
     levels: list[float]
-    """The levels τ."""
     believed: list[list[float]]
     """The quantiles that each seed predicts: [seeds, levels]."""
     realised: list[list[float]]
@@ -72,7 +70,6 @@ class OptimumRecord:
     """The best value of any policy."""
 
     value: float
-    """The value."""
     how: str
     """How it is known, for example "exact"."""
     law: LawRecord | None = None
@@ -96,7 +93,6 @@ class GridRecord:
     cells: list[tuple[int, int, str]]
     """Row, column and kind (for example its colour) of every cell."""
     paths: list[GridPath]
-    """The different paths."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +102,7 @@ class SettingRecord:
     label: str
     """Its name within the run."""
     risk: str
-    """The measure that it maximises."""
     discount: float
-    """Its discount factor."""
     value: Triple
     """The measure of the undiscounted return: its mean over seeds."""
     mean: Triple
@@ -138,7 +132,6 @@ class SettingRecord:
     grid: GridRecord | None = None
     """Paths, where the problem is a grid."""
     hyperparameters: dict[str, str] = field(default_factory=dict)
-    """All hyperparameters of the agent."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +139,6 @@ class FrontierRecord:
     """Mean and CVaR of policies for several levels, all of one training."""
 
     levels: list[float]
-    """The CVaR levels."""
     values: list[list[float]]
     """The CVaR of every level's policy: [levels, seeds]."""
     means: list[list[float]]
@@ -164,13 +156,9 @@ class RunRecord:
     """A run."""
 
     title: str
-    """Its name on the page."""
     agent: str
-    """The class of its agents."""
     environment: str
-    """The name of the environment."""
     seeds: int
-    """Seeds for each setting."""
     steps: int
     """Environment steps of each seed so far."""
     planned: int | None
@@ -178,7 +166,6 @@ class RunRecord:
     finished: bool
     """Whether training went as far as planned."""
     settings: list[SettingRecord]
-    """Its settings."""
     frontier: FrontierRecord | None = None
     """The frontier, if the agent serves several levels."""
     about: dict[str, str] = field(default_factory=dict)
@@ -192,17 +179,13 @@ class BenchRecord:
     """The result of a benchmark."""
 
     title: str
-    """Its name on the page."""
     command: str
-    """The command that made it."""
     rows: list[dict[str, Any]]
     """A row for each agent, problem and measure, as in `Bench.table`."""
     profiles: list[dict[str, Any]]
     """For each agent "label", "levels", "part", "low" and "high": which part of its runs has at least each share."""
     missing: list[str] = field(default_factory=list)
-    """Cells that are not finished."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Cells that failed, and why."""
 
 
 @dataclass(frozen=True)
@@ -210,16 +193,11 @@ class SweepRecord:
     """The result of a sweep."""
 
     title: str
-    """Its name on the page."""
     agent: str
-    """The class of its agents."""
     environment: str
-    """The name of the environment."""
     axes: list[str]
     """What was varied."""
     rows: list[dict[str, Any]]
     """A row for each combination: "settings", the values of the axes; "values" of its seeds, "means", and "curves"."""
     missing: int = 0
-    """Lanes that are not finished."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Cells that failed, and why."""

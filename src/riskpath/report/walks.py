@@ -26,7 +26,7 @@ def grid_of(run: Run, setting: int) -> GridRecord | None:
         return None
     height = max(_place(state)[0] for state in states)
     turned = any(hasattr(state, "y") for state in states)  # y points upward, rows downward
-    at = lambda state: (height - _place(state)[0] if turned else _place(state)[0], _place(state)[1])  # noqa: E731
+    at = lambda state: (height - _place(state)[0] if turned else _place(state)[0], _place(state)[1])
     starts, rewards = {at(state) for state in mdp.start}, _rewards(mdp, at)
     usual = Counter(reward for listed in rewards.values() for reward in listed).most_common(1)[0][0]
     cells = {at(state): _kind(state, at(state) in starts, rewards.get(at(state), [usual]), usual) for state in states}
@@ -48,7 +48,6 @@ def grid_of(run: Run, setting: int) -> GridRecord | None:
 
 
 def _followers(mdp: FiniteMDP) -> Any:
-    """Yield every state that an action can lead to."""
     return (o.next for actions in mdp.outcomes.values() for listed in actions.values() for o in listed)
 
 

@@ -93,7 +93,6 @@ class OCE(CertaintyEquivalent):
         _check_normalised(self.function, self.name)
 
     def utility(self, x: Any) -> Any:
-        """Return v(x)."""
         return utility_of(self.function, x, self.name)
 
     def __str__(self) -> str:

@@ -33,7 +33,7 @@ class Mixture(DistortionMeasure):
 
     def __init__(self, parts: Iterable[tuple[Any, RiskMeasure | str]]):
         self.shares, measures = _flatten(parts)
-        self.measures = tuple(as_distortion(measure, "Mixture", "WeightedSum mixes it") for measure in measures)
+        self.measures = tuple(as_distortion(measure, "Mixture", "use WeightedSum to mix it") for measure in measures)
 
     def distort(self, tau: Tau) -> Any:
         """Return h⁻¹(τ) for the h of the mixture."""
@@ -46,7 +46,6 @@ class Mixture(DistortionMeasure):
 
     @property
     def concave(self) -> bool:
-        """Whether all measures of the mixture are concave."""
         return all(measure.concave for measure in self.measures)
 
     def __str__(self) -> str:
@@ -87,12 +86,10 @@ class WeightedSum(RiskMeasure):
 
     @property
     def order(self) -> int:
-        """The least order of its parts."""
         return min(measure.order for measure in self.measures)
 
     @property
     def monetary(self) -> bool:
-        """Whether all of its parts are."""
         return all(measure.monetary for measure in self.measures)
 
     def __str__(self) -> str:
@@ -116,7 +113,7 @@ def _check_shares(listed: tuple[Level, ...]) -> None:
 
 
 def as_distortion(
-    value: RiskMeasure | str, user: str = "a learning agent", others: str = "rp.solve serves it"
+    value: RiskMeasure | str, user: str = "a learning agent", others: str = "rp.solve accepts it"
 ) -> DistortionMeasure:
     """Return a measure that weighs outcomes by rank, or refuse another one for its `user`."""
     measure = parse_risk(value)
@@ -188,7 +185,6 @@ class Distortion(DistortionMeasure):
             raise RiskpathError(f"{self.name}: averse=True needs a convex distortion (a concave h)")
 
     def distort(self, tau: Tau) -> Any:
-        """Return h⁻¹(τ)."""
         return self.function(tau)
 
     def weight(self, cdf: Tau) -> Any:
@@ -197,7 +193,6 @@ class Distortion(DistortionMeasure):
 
     @property
     def concave(self) -> bool:
-        """Whether the measure was declared averse."""
         return self.averse
 
     def __str__(self) -> str:

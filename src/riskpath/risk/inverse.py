@@ -11,14 +11,10 @@ import numpy as np
 import scipy.special
 
 
-def uses_jax(*values: Any) -> bool:
-    """Return whether these PyTrees contain a JAX array or a tracer."""
-    return any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(values))
-
-
 def namespace(*values: Any) -> tuple[Any, Any]:
-    """Return the array module for these values (NumPy or jax.numpy) and its module of special functions."""
-    return (jnp, jax.scipy.special) if uses_jax(*values) else (np, scipy.special)
+    """Return jax.numpy and its special functions if these PyTrees contain a JAX array or a tracer, else NumPy's."""
+    uses_jax = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(values))
+    return (jnp, jax.scipy.special) if uses_jax else (np, scipy.special)
 
 
 def as_float(x: Any, xp: Any) -> Any:
@@ -48,7 +44,7 @@ def inverse(function: Callable[[Any], Any], y: Any, side: Literal["left", "right
     steps = 8 - math.frexp(float(xp.finfo(y.dtype).eps))[1]
     if xp is jnp:
         low, half = jnp.zeros_like(y), jnp.ones_like(y) / 2
-        halve = lambda _, at: (jnp.where(below(function(sum(at)), y), sum(at), at[0]), at[1] / 2)  # noqa: E731
+        halve = lambda _, at: (jnp.where(below(function(sum(at)), y), sum(at), at[0]), at[1] / 2)
         low, _ = jax.lax.fori_loop(0, steps, halve, (low, half))
         x = _newton_step(function, jax.lax.stop_gradient(low), y)
         return jnp.where(beyond(y, function(jnp.ones_like(y))), 1.0, jnp.where(y <= 0, 0.0, x))

@@ -65,7 +65,6 @@ class DistortionMeasure(RiskMeasure):
 
     @property
     def order(self) -> int:
-        """2 where h is concave, else 1."""
         return 2 if self.concave else 1
 
     @property
@@ -74,10 +73,6 @@ class DistortionMeasure(RiskMeasure):
         return self.concave
 
     def value(self, returns: Returns, probs: Probs = None) -> Any:
-        """Return β of a sample, of a weighted sample (atoms with their probabilities), or of a distribution.
-
-        Probabilities are normalised, so counts work as well. Use `jax.vmap` for a batch of samples.
-        """
         xp, x, p = as_distribution(self, returns, probs)
         # F at every atom. Its last value must be exactly 1, where h may be infinitely steep.
         if p is None:
@@ -161,7 +156,6 @@ class CVaR(DistortionMeasure, UtilityForm):
 
     @property
     def concave(self) -> bool:
-        """True at every level."""
         return True
 
     def margin(self, z: Any, parameter: Any, floor: Any) -> Any:
@@ -200,7 +194,6 @@ class Wang(DistortionMeasure):
 
     @property
     def concave(self) -> bool:
-        """Whether the level is averse or neutral."""
         return bool(self.level <= 0)
 
     def __str__(self) -> str:
@@ -232,7 +225,6 @@ class POW(DistortionMeasure):
 
     @property
     def concave(self) -> bool:
-        """Whether the level is averse or neutral."""
         return bool(self.level <= 0)
 
     def __str__(self) -> str:

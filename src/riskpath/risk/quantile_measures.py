@@ -88,7 +88,6 @@ class BestCase(DistortionMeasure):
 
     @property
     def concave(self) -> bool:
-        """False."""
         return False
 
     @property

@@ -34,7 +34,6 @@ class Utility(ExpectedUtility):
         return xp.sum(probs * utility_of(self.function, atoms, self.name))
 
     def influence(self, z: Any, atoms: Any, probs: Any) -> Any:
-        """Return u(z)."""
         return utility_of(self.function, z, self.name)
 
     def margin(self, z: Any, parameter: Any, floor: Any) -> Any:
@@ -43,7 +42,6 @@ class Utility(ExpectedUtility):
 
     @property
     def order(self) -> int:
-        """2 if u was declared averse, else 1."""
         return 2 if self.averse else 1
 
     @property
@@ -79,7 +77,6 @@ class ReachProbability(ExpectedUtility):
 
     @property
     def order(self) -> int:
-        """1."""
         return 1
 
     @property

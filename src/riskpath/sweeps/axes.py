@@ -80,7 +80,6 @@ def _apply(agent: Agent, env: Any, values: dict[str, Any]) -> tuple[Agent, Any]:
 
 
 def _with_fields(env: Any, axis: str) -> Environment:
-    """Return an environment whose fields can be replaced."""
     env = make(env) if isinstance(env, str) and "-v" not in env else env
     if not isinstance(env, Environment):
         raise RiskpathError(f"{axis} needs an environment with fields, such as rp.BettingGame(); got {short_repr(env)}")

@@ -100,7 +100,8 @@ class Sweep:
                 raise RiskpathError(
                     f"values of different {axis} cannot be compared: give at={{{axis!r}: …}}, or look at summary()"
                 )
-        found = [row for row in rows if all(str(row[axis]) in _spellings(value) for axis, value in at.items())]
+        wanted = {axis: {str(value), str(label(value))} for axis, value in at.items()}  # as users or tables write it
+        found = [row for row in rows if all(str(row[axis]) in texts for axis, texts in wanted.items())]
         if rows and not found:
             there = "; ".join(f"{axis}: {', '.join(dict.fromkeys(str(row[axis]) for row in rows))}" for axis in at)
             raise RiskpathError(f"no finished lane has {at}; there are {there}")
@@ -113,11 +114,6 @@ class Sweep:
     def incomparable(self) -> list[str]:
         """The axes whose values cannot be compared with each other: those of the measure and the environment."""
         return [axis for axis in self.axes if axis.partition(".")[0] in ("risk", "env")]
-
-
-def _spellings(value: Any) -> set[str]:
-    """Return how a value of an axis may be written in a table."""
-    return {str(value), str(label(value))}
 
 
 def load_sweep(folder: str | Path) -> Sweep:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from riskpath.errors import RiskpathError
-from riskpath.files import write_json
+from riskpath.files import read_json, write_json
 from riskpath.training.atomic_dir import json_digest
 
 MANIFEST, CELLS, FAILED, TABLE = "sweep.json", "cells", "failed.json", "sweep.csv"
@@ -40,7 +40,7 @@ class SweepFolder:
         self.path = Path(path)
 
     def begin(self, configuration: dict[str, Any], width: Callable[[], int]) -> int:
-        """Write the configuration to a new folder; in one with the same configuration, a sweep goes on.
+        """Write the configuration to a new folder; in one with the same configuration, a sweep continues.
 
         Return the number of lanes that each device trains at a time: the one stored when the sweep began, or `width()`.
         """
@@ -65,7 +65,7 @@ class SweepFolder:
         file = self.path / MANIFEST
         if not file.is_file():
             raise RiskpathError(f"there is no sweep in {self.path}: it has no {MANIFEST}")
-        content = _read(file, "give another folder")
+        content = read_json(file, "is damaged: give another folder")
         kinds = {"configuration": dict, "width": int}
         if content.get("format") != FORMAT or not all(isinstance(content.get(k), kinds[k]) for k in kinds):
             raise RiskpathError(f"{file} is not that of a sweep")
@@ -75,7 +75,7 @@ class SweepFolder:
         """Return the record of every finished lane."""
         found: dict[Lane, dict[str, Any]] = {}
         for file in sorted((self.path / CELLS).glob("*.json")):
-            content = _read(file, "remove it to train its lanes again")
+            content = read_json(file, "is damaged: remove it to train its lanes again")
             if content.get("digest") != json_digest(content.get("lanes")):
                 raise RiskpathError(f"{file} is damaged: remove it to train its lanes again")
             for lane in content["lanes"]:
@@ -89,21 +89,9 @@ class SweepFolder:
     def failed(self) -> dict[str, str]:
         """Return the cells that failed when the sweep was last run, and why."""
         file = self.path / FAILED
-        return _read(file, "remove it") if file.exists() else {}
+        return read_json(file, "is damaged: remove it") if file.exists() else {}
 
     def set_failed(self, failed: dict[str, str]) -> None:
         """Store which cells failed."""
         if failed or (self.path / FAILED).exists():
             write_json(self.path / FAILED, failed)
-
-
-def _read(file: Path, cure: str) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text())
-    except OSError as error:
-        raise RiskpathError(f"cannot read {file}: {error.strerror}") from None
-    except ValueError:
-        content = None
-    if not isinstance(content, dict):
-        raise RiskpathError(f"{file} is damaged: {cure}")
-    return content

@@ -41,7 +41,7 @@ def sweep(
     ray: str | None = None,
     progress: Progress = False,
 ) -> Sweep:
-    """Train every combination of some hyperparameters with several seeds, and judge every policy.
+    """Train every combination of some hyperparameters with several seeds, and evaluate every policy.
 
     Ctrl-C ends the sweep early and returns the finished part. With `out`, the same call continues from there, also
     after a kill: every finished cell is stored immediately. A failing cell is tried again, then in halves, so that a
@@ -90,7 +90,7 @@ def run_plan(
     worker = engine(ray)
     try:
         store = None if out is None else SweepFolder(out)
-        best = lambda: plan.width(worker.devices, worker.slots)  # noqa: E731
+        best = lambda: plan.width(worker.devices, worker.slots)
         width = best() if store is None else store.begin(plan.configuration(), best)
         lanes = {} if store is None else store.lanes()
         cells = plan.cells(width, worker.devices)

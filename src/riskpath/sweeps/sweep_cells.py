@@ -1,8 +1,7 @@
-"""A cell of a sweep: lanes that are trained together by one compiled program, judged, and stored as one file."""
+"""A cell of a sweep: lanes that are trained together by one compiled program, evaluated, and stored as one file."""
 
 import hashlib
 import json
-import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from riskpath.sweeps.store import Lane
 from riskpath.training.measured import Measured
 from riskpath.training.run import Run
 from riskpath.training.train import train
-from riskpath.version import __version__
+from riskpath.version import versions
 
 EPISODES, EPISODES_ON_HOST = 1_000, 100
 """Episodes of each lane where there is no exact value."""
@@ -84,7 +83,7 @@ class SweepCell:
         return [replace(self, seeds=half, blocks=blocks[0]), last]
 
     def run(self, report: Report | None = None) -> dict[str, Any] | None:
-        """Train and judge all lanes; return the content of the file, or None if training was interrupted."""
+        """Train and evaluate all lanes; return the content of the file, or None if training was interrupted."""
         began, how = time.perf_counter(), self.training
         environments = [one.env for one in self.combinations]
         same = all(env is environments[0] for env in environments)
@@ -106,13 +105,13 @@ class SweepCell:
         return {
             "lanes": self._records(run, seconds),
             "device": jax.devices()[0].device_kind,
-            "versions": {"riskpath": __version__, "jax": jax.__version__, "python": platform.python_version()},
+            "versions": versions(),
         }
 
     def _records(self, run: Run, seconds: float) -> list[dict[str, Any]]:
         """Return what is known of every lane; "seconds" are those of the training of the whole cell."""
         episodes = self.training["episodes"] or (EPISODES_ON_HOST if run.sources else EPISODES)
-        figures = judged(run.measure(episodes, EVALUATION_SEED, progress=False))
+        figures = evaluated(run.measure(episodes, EVALUATION_SEED, progress=False))
         estimates = run.estimates()
         return [
             {
@@ -130,7 +129,7 @@ class SweepCell:
         ]
 
 
-def judged(found: Measured) -> list[list[dict[str, Any]]]:
+def evaluated(found: Measured) -> list[list[dict[str, Any]]]:
     """Return for each setting and seed its value with the ends of its 95 % interval, and the mean of its return."""
     values, means = found.values().tolist(), found.means().tolist()
     ends = [[(value, value) for value in row] for row in values]

@@ -45,7 +45,7 @@ class SweepPlan:
 
     @property
     def training(self) -> dict[str, Any]:
-        """Return how each lane is trained and judged."""
+        """Return how each lane is trained and evaluated."""
         names = ("steps", "num_envs", "seed", "evaluate_every", "episodes")
         return {name: getattr(self, name) for name in names}
 

@@ -44,7 +44,7 @@ def begin(
     lanes = start(agents, environments, seeds, num_envs, seed, first_seed, devices, experience, vector)
     if data is not None:
         lanes = with_data(lanes, agents, environments[0].spec, data)
-        line = "%s learns from data alone: nothing guards it against actions that the data never tried"
+        line = "%s learns from data alone, and may overestimate actions that the data never tried"
         LOGGER.warning(line, type(agents[0]).__name__)
     else:
         notice_random_transitions(agents[0], environments[0], lanes, on_host=bool(sources))

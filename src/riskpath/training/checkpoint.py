@@ -9,7 +9,6 @@ complete checkpoint.
 import contextlib
 import dataclasses
 import json
-import platform
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -45,7 +44,7 @@ from riskpath.training.lanes import Lanes, is_swept, stack, start
 from riskpath.training.logged import logged_experience
 from riskpath.training.run_state import RunState
 from riskpath.validation import given, require_counts, require_positive
-from riskpath.version import __version__
+from riskpath.version import versions
 
 FORMAT, VERSION = "riskpath run", 4
 READERS = {1: "0.1", 2: "0.2", 3: "0.3"}
@@ -113,7 +112,6 @@ class Checkpointer:
     """Saves a run at intervals while it is trained."""
 
     path: str | Path
-    """The folder."""
     every_seconds: float | None = 300.0
     """Save when this time has passed since the last save; None to count steps only."""
     every_steps: int | None = None
@@ -157,12 +155,7 @@ def _describe(run: RunState) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {
-            "riskpath": __version__,
-            "jax": jax.__version__,
-            "equinox": eqx.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": {**versions(), "equinox": eqx.__version__},
         "risks": [str(agent.risk) for agent in run.agents],
         "steps": run.steps,
         "seeds": run.seeds,
@@ -240,7 +233,7 @@ def _read_array(file: Any, like: Any) -> Any:
 
 def _plain_arrays(tree: Any) -> Any:
     """Return the tree with random keys as numbers and all arrays as JAX arrays."""
-    plain = lambda x: jax.random.key_data(x) if is_key(x) else jnp.asarray(x) if isinstance(x, np.ndarray) else x  # noqa: E731
+    plain = lambda x: jax.random.key_data(x) if is_key(x) else jnp.asarray(x) if isinstance(x, np.ndarray) else x
     return jax.tree.map(plain, tree)
 
 

@@ -90,7 +90,6 @@ def decode(value: Any) -> Any:
 
 
 def _fields(kind: Any) -> list[str]:
-    """Return the fields of a dataclass or a named tuple."""
     return list(getattr(kind, "_fields", None) or (field.name for field in dataclasses.fields(kind)))
 
 
@@ -114,7 +113,7 @@ def _remake(kind: Any, values: dict[str, Any]) -> Any:
 def _encode_problem(problem: FiniteMDP) -> dict[str, Any]:
     """Encode states once, in order of appearance, and outcomes by their numbers."""
     states: dict[Any, int] = {}
-    number = lambda state: states.setdefault(state, len(states))  # noqa: E731
+    number = lambda state: states.setdefault(state, len(states))
     outcomes = [
         [number(state), encode(action), [[o.prob, o.reward, number(o.next)] for o in listed]]
         for state, actions in problem.outcomes.items()

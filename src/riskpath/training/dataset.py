@@ -146,7 +146,6 @@ class Dataset:
             return minari.create_dataset_from_buffers(dataset_id, buffers, **{**spaces, **about})
 
     def _spaces(self) -> dict[str, Any]:
-        """Return Gymnasium's spaces of observations and actions."""
         if self.translation is not None:
             listed = self.translation.observation_space, self.translation.action_space
             return dict(zip(("observation_space", "action_space"), listed, strict=True))
@@ -199,5 +198,5 @@ def _spec_of(episodes: list[Episode], states: int | None, actions: int | None, l
 
 def _at_least(name: str, given: int | None, most: int) -> int:
     if given is not None and given < most:
-        raise RiskpathError(f"{name} is {given}, but the data hold number {most - 1}")
+        raise RiskpathError(f"{name} is {given}, but the data contain number {most - 1}")
     return most if given is None else given

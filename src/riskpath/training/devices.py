@@ -80,5 +80,5 @@ def on_devices(program: Program, mesh: Mesh, lanes: Any, spec: Any, times: Any) 
 def _specs(arrays: Any) -> Any:
     """Return the axis along which each array of lanes is split; counters and checks are the same everywhere."""
     split = jax.tree.map(lambda _: P(AXIS), arrays)
-    common = lambda s: (s.store.rows, s.store.num_added, s.steps, s.clock.updates, s.clock.planned, s.valid)  # noqa: E731
+    common = lambda s: (s.store.rows, s.store.num_added, s.steps, s.clock.updates, s.clock.planned, s.valid)
     return eqx.tree_at(common, split, (P(None, AXIS), P(), P(), P(), P(), P()))

@@ -160,7 +160,7 @@ def update(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:
     samples = lanes.experience.batch(lanes.store, lanes.count, lanes.time_step, lanes.memory, keys=sample_keys)
     one = eqx.filter_vmap(lambda agent, state, batch, key: agent.update(state, batch, lanes.clock, key=key))
     state, metrics = one(lanes.agent, lanes.agent_state, samples, update_keys)
-    places = lambda s: (s.agent_state, s.keys, s.clock.updates)  # noqa: E731
+    places = lambda s: (s.agent_state, s.keys, s.clock.updates)
     return eqx.tree_at(places, lanes, (state, keys, lanes.clock.updates + 1)), metrics
 
 
@@ -194,7 +194,7 @@ def update_targets_if_due(lanes: Lanes, learned: bool | Bool[Array, ""] = True) 
     if not (interval := lanes.round.interval):
         return lanes
     old, static = eqx.partition(lanes.agent_state, eqx.is_array)
-    move = lambda: eqx.filter(update_targets(lanes).agent_state, eqx.is_array)  # noqa: E731
+    move = lambda: eqx.filter(update_targets(lanes).agent_state, eqx.is_array)
     new = jax.lax.cond(learned & (lanes.clock.updates % interval == 0), move, lambda: old)
     return eqx.tree_at(lambda s: s.agent_state, lanes, eqx.combine(new, static))
 

@@ -211,7 +211,7 @@ def _init_lanes(agent: Agent, keys: Keys, spec: EnvSpec) -> AgentState:
         return own
 
     own = jax.vmap(one)(swept, keys)
-    repeat = lambda x: _repeat_each([x], keys.shape[0]) if eqx.is_array(x) else x  # noqa: E731
+    repeat = lambda x: _repeat_each([x], keys.shape[0]) if eqx.is_array(x) else x
     return eqx.combine(own, jax.tree.map(repeat, same[0]))
 
 
@@ -238,8 +238,8 @@ def _example_transition(agent: Agent, state: AgentState, time_step: TimeStep, sp
         shown, no = (first.observation, output.action, first.reward, first.observation), jnp.zeros((), bool)
         return Transition(*shown, first.action_mask, no, no, first.time, first.reward, output.extras)
 
-    lane = lambda tree: jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, tree)  # noqa: E731
-    first = lambda agent, state, time_step: one(lane(agent), lane(state), lane(lane(time_step)))  # noqa: E731
+    lane = lambda tree: jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, tree)
+    first = lambda agent, state, time_step: one(lane(agent), lane(state), lane(lane(time_step)))
     known = shapes_of((agent, state, time_step, spec))
     if known not in _EXAMPLES:
         _EXAMPLES[known] = eqx.filter_eval_shape(first, agent, state, time_step)

@@ -35,7 +35,6 @@ class LoggedEnvironment(Environment):
 
     @property
     def spec(self) -> EnvSpec:
-        """Return the specification that follows from the data."""
         return self.env_spec
 
     def reset(self, key: Key) -> tuple[Shaped[Array, "*obs"], Any]:
@@ -44,7 +43,6 @@ class LoggedEnvironment(Environment):
         return self.starts[number], number
 
     def step(self, key: Key, state: Any, action: Any) -> Any:
-        """Raise an error."""
         raise RiskpathError("this run was trained on data, without an environment: give env=… to play episodes")
 
     def action_mask(self, state: Any) -> Bool[Array, "*A"]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from riskpath.evaluation.bootstrap import Interval, exact_interval
 from riskpath.evaluation.evaluation import Evaluation
 from riskpath.mdp.law import Law
 from riskpath.risk.measures import Mean, RiskMeasure
@@ -44,6 +45,12 @@ class Measured:
             return np.asarray(self.sample.values(risk=risk))
         pairs = zip(self.risks, self.laws, strict=True)
         return np.array([[float((risk or own).value(law)) for law in laws] for own, laws in pairs])
+
+    def interval(self, risk: RiskMeasure, setting: int, resamples: int, confidence: float = 0.95) -> Interval:
+        """Return the mean over seeds of a measure of one setting's return; exact values resample seeds only."""
+        if self.sample is None:
+            return exact_interval(self.values(risk)[setting], resamples, confidence)
+        return self.sample[setting].risk(risk, confidence=confidence, resamples=resamples)[0]
 
     def means(self) -> Float[np.ndarray, "settings seeds"]:
         """Return the mean return of every lane."""

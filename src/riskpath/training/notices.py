@@ -1,4 +1,4 @@
-"""A warning of one line: the agent is made for deterministic transitions, and those of the environment are random.
+"""Warnings of one line: the agent does not suit the environment, or its critic predicts returns that are far off.
 
 Lines go to the logger "riskpath", which prints them to standard error unless it is set up differently.
 """
@@ -17,10 +17,17 @@ from riskpath.envs.finite import FiniteEnvironment, as_arrays
 from riskpath.risk.measures import Mean
 from riskpath.risk.tabulated import Tabulated
 from riskpath.training.lanes import Lanes
+from riskpath.training.run_state import RunState
 
 LOGGER = logging.getLogger("riskpath")
 TRIALS, STEPS = 8, 5
 """Short episodes with equal actions that are compared."""
+FAR = 3.0
+"""An estimate diverges if it lies outside of the returns seen by more than this multiple of their range."""
+LEAST_RANGE = 0.1
+"""The smallest range, as a fraction of the largest return, for the time when all episodes have the same return."""
+FEWEST_EPISODES, FEWEST_UPDATES = 20, 1_000
+"""Estimates are not compared with returns before this."""
 
 
 def notice_random_transitions(agent: Agent, env: Environment, lanes: Lanes, on_host: bool) -> None:
@@ -76,3 +83,28 @@ def _starts_differ(lanes: Lanes) -> bool:
     first = np.asarray(lanes.time_step.observation)
     flat = first.reshape(first.shape[0] * first.shape[1], -1)
     return bool((flat != flat[:1]).any())
+
+
+def notice_of_estimates(run: RunState) -> str | None:
+    """Return one line if the estimates of some lanes are far outside of their latest returns."""
+    state = run.lanes.agent_state
+    assert state.episodes is not None
+    if not all(agent.risk.monetary for agent in run.agents):
+        return None  # estimates such as a probability are not in the unit of the returns
+    counts, updates = np.asarray(state.episodes.count), int(run.lanes.clock.updates)
+    if counts.min() < FEWEST_EPISODES or updates < FEWEST_UPDATES:
+        return None
+    ring, estimates = np.asarray(state.episodes.ring, np.float64), run.estimates().ravel()
+    latest = [lane[: int(min(count, len(lane)))] for lane, count in zip(ring, counts, strict=True)]
+    low, high = (np.array([function(lane) for lane in latest]) for function in (np.min, np.max))
+    reach = FAR * np.maximum(high - low, LEAST_RANGE * np.maximum(np.abs(low), np.abs(high)))
+    far = np.flatnonzero((estimates > high + reach) | (estimates < low - reach) | ~np.isfinite(estimates))
+    if not len(far):
+        return None
+    worst = far[np.argmax(np.abs(estimates[far] - (low + high)[far] / 2))]
+    return (
+        f"the critic predicts returns far from all that were seen, in {len(far)} of {len(estimates)} lanes: lane "
+        f"{worst} predicts {estimates[worst]:,.6g}, its latest episodes returned {low[worst]:,.6g} to "
+        f"{high[worst]:,.6g}; "
+        "do not trust its estimates, and try a smaller learning_rate, a discount below 1, or more steps"
+    )

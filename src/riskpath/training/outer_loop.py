@@ -10,12 +10,11 @@ from riskpath.errors import RiskpathError, in_one_line
 from riskpath.nn.kernels import use_kernels
 from riskpath.training import fused_loop, host_loop
 from riskpath.training.checkpoint import Checkpointer
-from riskpath.training.notices import LOGGER
-from riskpath.training.notices_of_estimates import notice_of_estimates
+from riskpath.training.notices import LOGGER, notice_of_estimates
 from riskpath.training.plan import Plan
 from riskpath.training.progress import Pace, counting, working
 from riskpath.training.run import Run, TrainingStopped
-from riskpath.training.selection import select_members
+from riskpath.training.selection import select_candidates
 
 Callback = Callable[[Run, dict[str, Any]], None]
 Evaluate = Callable[[Run], dict[str, Any]]
@@ -67,8 +66,8 @@ def train_in_chunks(
                 raise TrainingStopped(wrong, run)
             due, run.lanes = plan.due(run.steps, int(lanes.steps)), lanes
             if run.finished:
-                with counting("comparing members", "blocks of episodes") if bar else nothing as count:
-                    run.lanes = select_members(run, count)
+                with counting("comparing candidates", "blocks of episodes") if bar else nothing as count:
+                    run.lanes = select_candidates(run, count)
             speed = (pace.speed(run.steps) or 0.0) * len(run.agents) * run.seeds
             record = {"step": run.steps, "steps_per_second": speed, **metrics, **run.recent_figures()}
             if due:

@@ -1,12 +1,10 @@
 """Progress on a terminal: a bar for training and for counted work, and a spinner for other work.
 
-All are written to stderr, and only if it is a terminal. They use rich; without it, progress is one line of plain text.
-Work that is done inside of other work, such as an evaluation during training, is a note on the bar that is shown.
+All are written to stderr by rich, and only if rich is installed and stderr is a terminal. Work that is done inside of
+other work, such as an evaluation during training, is a note on the bar that is shown.
 """
 
 import contextlib
-import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
@@ -100,14 +98,8 @@ def working(what: str) -> Iterator[None]:
         _SHOWN[-1].aside(what)
         yield
         return
-    if find_spec("rich") is None:
-        with _plain_spinner(what) if sys.stderr.isatty() else contextlib.nullcontext():
-            yield
-        return
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    with console.status(what) if console.is_terminal else contextlib.nullcontext():
+    console = _terminal()
+    with contextlib.nullcontext() if console is None else console.status(what):
         yield
 
 
@@ -141,16 +133,22 @@ def counting(what: str, unit: str = "steps") -> Iterator[Callable[[int, int], No
 
 
 def make_bar(what: str, goal: int, transient: bool = False) -> Any:
-    """Return a bar, or None if stderr is not a terminal; a transient one disappears when it is closed."""
+    """Return a bar, or None if it cannot be shown; a transient one disappears when it is closed."""
+    console = _terminal()
+    return None if console is None else _Bar(what, goal, console, transient)
+
+
+def _terminal() -> Any:
+    """Return the console of rich for stderr; None if that is not a terminal, or without rich."""
     if find_spec("rich") is None:
-        return _PlainBar(what, goal, transient) if sys.stderr.isatty() else None
+        return None
     from rich.console import Console
 
     console = Console(stderr=True)
-    return _RichBar(what, goal, console, transient) if console.is_terminal else None
+    return console if console.is_terminal else None
 
 
-class _RichBar:
+class _Bar:
     """A bar with the time left, which counts down, and rows of figures below it."""
 
     def __init__(self, what: str, goal: int, console: Any, transient: bool):
@@ -198,53 +196,8 @@ class _RichBar:
         return Group(self._progress, Padding(table, (0, 0, 0, 2)))
 
 
-class _PlainBar:
-    """One line of text that is written over itself."""
-
-    def __init__(self, what: str, goal: int, transient: bool):
-        self._what, self._goal, self._done, self._transient = what, goal, 0, transient
-        _SHOWN.append(self)
-
-    def update(self, done: int, note: str, left: float | None = None, rows: Sequence[Sequence[str]] = ()) -> None:
-        """Show progress, a note, the remaining time, and the first row of figures."""
-        self._done = done
-        remaining = "" if left is None else f", {duration(left)} left"
-        figures = (
-            ", ".join(f"{name} {figure}" for name, figure in zip(rows[0][1:], rows[1][1:], strict=True)) if rows else ""
-        )
-        self.aside(note + remaining + (f"; {rows[1][0]}: {figures}" if rows else ""))
-
-    def aside(self, note: str) -> None:
-        """Show what is done in between, until the next update."""
-        _overwrite(f"{self._what} {min(1.0, self._done / max(1, self._goal)):4.0%}  {note}")
-
-    def close(self) -> None:
-        """End the line, or remove it."""
-        _SHOWN.remove(self)
-        if self._transient:
-            _overwrite("")
-        else:
-            print(file=sys.stderr, flush=True)
-
-
 def duration(seconds: float) -> str:
     """Return a time in words: seconds, minutes or hours."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5_400 else f"{seconds / 3600:.1f} h"
-
-
-@contextlib.contextmanager
-def _plain_spinner(what: str) -> Iterator[None]:
-    """Show a line of text while work is done, and remove it afterwards."""
-    _overwrite(f"{what} …")
-    try:
-        yield
-    finally:
-        _overwrite("")
-
-
-def _overwrite(text: str) -> None:
-    """Replace the current line of the terminal; a longer text is cut off, because two lines cannot be replaced."""
-    width = max(1, shutil.get_terminal_size().columns - 1)
-    print(f"\r{text[:width]:{width}}\r{text[:width]}", end="", file=sys.stderr, flush=True)

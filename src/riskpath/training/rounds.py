@@ -30,7 +30,7 @@ class Round:
     def of(agent: Agent, experience: Experience, num_envs: int) -> "Round":
         """Return the round of an agent that learns from an experience."""
         interval = agent.target_update[0] if isinstance(agent, TargetNetworks) else 0
-        return Round(num_envs, experience.moves(num_envs), experience.updates(num_envs), interval)
+        return Round(num_envs, *experience.iteration(num_envs), interval)
 
     @property
     def moves_targets(self) -> bool:

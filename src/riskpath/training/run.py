@@ -28,12 +28,12 @@ from riskpath.training.dataset import Dataset
 from riskpath.training.lanes import stack
 from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.measured import SITUATIONS, Measured
-from riskpath.training.notices_of_estimates import notice_of_estimates
+from riskpath.training.notices import notice_of_estimates
 from riskpath.training.progress import counting
 from riskpath.training.recording import stored_episodes
 from riskpath.training.run_state import RunState
 from riskpath.training.sampling import episodes_for, sample_returns
-from riskpath.training.selection import select_members, serve
+from riskpath.training.selection import select_candidates, serve
 from riskpath.validation import given, require_counts, require_whole
 
 
@@ -81,11 +81,11 @@ class Run(RunState):
             floor: Another floor, for an agent that was trained with `subject_to`.
         """
         agents, lanes = serve(self, [parse_risk(risk) for risk in risks], floor)
-        first = lambda listed: [listed[0]] * len(agents) if listed else []  # noqa: E731
+        first = lambda listed: [listed[0]] * len(agents) if listed else []
         sources, environments = first(self.sources), first(self.environments)
         run = Run(agents, environments, self.seeds, lanes, sources=sources, first_seed=self.first_seed)
-        with counting("comparing members", "blocks of episodes") as progress:
-            run.lanes = select_members(run, progress if run.sources else None)
+        with counting("comparing candidates", "blocks of episodes") as progress:
+            run.lanes = select_candidates(run, progress if run.sources else None)
         return run
 
     def policy(
@@ -115,7 +115,6 @@ class Run(RunState):
         return LearnedPolicy(agent, state, self.environments[setting])
 
     def _lane(self, seed: int, setting: int) -> int:
-        """Return the number of a lane."""
         require_whole(seed=seed, setting=setting)
         if not (0 <= seed < self.seeds and 0 <= setting < len(self.agents)):
             raise RiskpathError(f"no seed {seed} of {self.seeds}, setting {setting} of {len(self.agents)} (from 0)")
@@ -132,7 +131,9 @@ class Run(RunState):
         """
         policy = self.policy(seed, setting)
         if not isinstance(policy.environment, FiniteEnvironment):
-            raise RiskpathError("an exact law needs a finite problem; evaluate() samples returns anywhere")
+            raise RiskpathError(
+                "the exact return distribution needs a finite problem; evaluate() samples returns of any"
+            )
         mdp, members = policy.environment.mdp(discount), policy.members()
         laws = [mdp.evaluate(member, max_situations) for _, member in members]
         return Law.mix(laws, [weight for weight, _ in members])
@@ -242,7 +243,7 @@ class Run(RunState):
             if discount != 1 and any(agent.discount != discount for agent in self.agents):
                 raise RiskpathError(f"discount must be 1 or the agents' own for sampled returns, got {discount:g}")
             return self.evaluate().values(discounted=discount != 1)
-        value = lambda i, seed: float(self.agents[i].risk.value(self.law(seed, i, discount)))  # noqa: E731
+        value = lambda i, seed: float(self.agents[i].risk.value(self.law(seed, i, discount)))
         return np.array([[value(i, seed) for seed in range(self.seeds)] for i in range(len(self.agents))])
 
     def plot(

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Shaped
 
 from riskpath.agents.agent import Agent
 from riskpath.envs.environment import Environment
-from riskpath.envs.finite import FiniteEnvironment
+from riskpath.envs.finite import name_of
 from riskpath.envs.vector import VectorEnvironment
 from riskpath.evaluation.predictions import first_observations, initial_values
 from riskpath.training.lanes import Lanes
@@ -55,7 +55,7 @@ class RunState:
             return self.sources[0].name or "a Gymnasium environment"
         if isinstance(env, LoggedEnvironment):
             return "logged data"
-        return env.problem.name if isinstance(env, FiniteEnvironment) and env.problem else type(env).__name__
+        return name_of(env)
 
     @property
     def finished(self) -> bool:

@@ -14,7 +14,7 @@ from riskpath.training.lanes import Lanes, lane_keys
 from riskpath.training.run_state import RunState
 
 Progress = Callable[[int, int], None]
-"""Shows how many episodes of how many are done."""
+"""Shows the number of finished episodes and of all episodes."""
 EPISODE_BYTES = 40.0
 """Memory for a sampled episode: its random key, returns and whether it ended."""
 ENVIRONMENTS, FEWEST_ENVIRONMENTS = 64, 4

@@ -37,7 +37,7 @@ MOST_SHARE = 20.0
 trusted. In a compiled program a step of evaluation takes about a hundredth of the time of a training step."""
 
 
-def select_members(run: RunState, progress: Progress | None = None) -> Lanes:
+def select_candidates(run: RunState, progress: Progress | None = None) -> Lanes:
     """Return the lanes with the best candidate, or mixture of candidates, of each.
 
     Args:
@@ -47,38 +47,38 @@ def select_members(run: RunState, progress: Progress | None = None) -> Lanes:
     agent, lanes = run.agents[0], run.lanes
     if not isinstance(agent, Population):
         return lanes
-    members, wanted = agent.population()
+    candidates, wanted = agent.population()
     playable = not isinstance(run.environments[0], LoggedEnvironment)
-    compared = playable and members > 1  # on data alone, the critic is trusted
-    episodes = episodes_of(run, members, wanted) if compared else 0
+    compared = playable and candidates > 1  # on data alone, the critic is trusted
+    episodes = episodes_of(run, candidates, wanted) if compared else 0
     preferred = np.asarray(eqx.filter_vmap(lambda agent, state: agent.preferred(state))(lanes.agent, lanes.agent_state))
     if not episodes:
-        return _play(lanes, members, preferred)
+        return _play(lanes, candidates, preferred)
     risks = [one.risk for one in run.agents for _ in range(run.seeds)]
     floors = [one.floor for one in run.agents if isinstance(one, Population) for _ in range(run.seeds)]
-    played, blocks = itertools.count(1), members if floors[0] else blocks_of_selection(members)
+    played, blocks = itertools.count(1), candidates if floors[0] else blocks_of_selection(candidates)
 
-    def play(member: Int[np.ndarray, " L"], seed: int) -> Float[np.ndarray, "L N"]:
-        returns = sample_returns(run, _play(lanes, members, member), episodes, seed)[1]
+    def play(candidate: Int[np.ndarray, " L"], seed: int) -> Float[np.ndarray, "L N"]:
+        returns = sample_returns(run, _play(lanes, candidates, candidate), episodes, seed)[1]
         if progress is not None:
             progress(next(played), blocks)
         return returns
 
     if floors[0]:
-        returns = np.stack([play(np.full(len(risks), member), HELD_OUT) for member in range(members)], axis=1)
+        returns = np.stack([play(np.full(len(risks), candidate), HELD_OUT) for candidate in range(candidates)], axis=1)
         chosen = zip(risks, floors, returns, strict=True)
         return _with_weights(lanes, np.stack([best_above_floor(b, f.measure, f.least, z) for b, f, z in chosen]))
-    best, returns = eliminate(risks, members, preferred, play)
+    best, returns = eliminate(risks, candidates, preferred, play)
     chosen = zip(risks, returns, best.tolist(), strict=True)
     return _with_weights(lanes, np.stack([best_mixture(*one) for one in chosen]))
 
 
-def episodes_of(run: RunState, members: int, wanted: int | None) -> int:
+def episodes_of(run: RunState, candidates: int, wanted: int | None) -> int:
     """Return the number of episodes in a block: `wanted`, by default a fraction of the training steps."""
     if wanted is not None:
         return wanted
     length = run.spec.max_episode_steps or 1_000
-    share, blocks = SHARE_ON_HOST if run.sources else SHARE, blocks_of_selection(members)
+    share, blocks = SHARE_ON_HOST if run.sources else SHARE, blocks_of_selection(candidates)
     allowed = min(MOST, int(share * run.steps / (blocks * length)))
     if allowed >= FEWEST:
         return allowed
@@ -86,9 +86,9 @@ def episodes_of(run: RunState, members: int, wanted: int | None) -> int:
     return 0 if small else FEWEST
 
 
-def _play(lanes: Lanes, members: int, member: Int[np.ndarray, " L"]) -> Lanes:
+def _play(lanes: Lanes, candidates: int, candidate: Int[np.ndarray, " L"]) -> Lanes:
     """Return lanes that play one candidate each."""
-    return _with_weights(lanes, np.eye(members)[member])
+    return _with_weights(lanes, np.eye(candidates)[candidate])
 
 
 def _with_weights(lanes: Lanes, weights: Float[np.ndarray, "L M"]) -> Lanes:
@@ -98,7 +98,7 @@ def _with_weights(lanes: Lanes, weights: Float[np.ndarray, "L M"]) -> Lanes:
 
 @eqx.filter_jit
 def _set_weights(agent: Any, state: Any, weights: Array) -> Any:
-    return eqx.filter_vmap(lambda agent, state, weights: agent.with_members(state, weights))(agent, state, weights)
+    return eqx.filter_vmap(lambda agent, state, weights: agent.with_weights(state, weights))(agent, state, weights)
 
 
 def serve(run: RunState, risks: Sequence[RiskMeasure], floor: float | None = None) -> tuple[list[Agent], Lanes]:
@@ -118,7 +118,7 @@ def serve(run: RunState, risks: Sequence[RiskMeasure], floor: float | None = Non
                 f"this run was trained for {trained.risk} and cannot serve {risk}: "
                 "rp.Adaptive trained for a CVaR serves all its levels; run.evaluate().risk(…) measures this policy"
             )
-    is_risk = lambda x: isinstance(x, RiskMeasure)  # noqa: E731
+    is_risk = lambda x: isinstance(x, RiskMeasure)
     agents = [eqx.tree_at(lambda a: a.risk, trained, risk, is_leaf=is_risk) for risk in risks or [trained.risk]]
     lanes = run.lanes
     parts = (lanes.agent_state, lanes.env, lanes.keys, lanes.recent)
@@ -131,7 +131,7 @@ def serve(run: RunState, risks: Sequence[RiskMeasure], floor: float | None = Non
 @eqx.filter_jit
 def _repeat_first(tree: Any, seeds: int, times: int) -> Any:
     """Return the lanes of the first setting several times."""
-    first = lambda x: jnp.tile(x[:seeds], (times, *[1] * (x.ndim - 1))) if eqx.is_array(x) else x  # noqa: E731
+    first = lambda x: jnp.tile(x[:seeds], (times, *[1] * (x.ndim - 1))) if eqx.is_array(x) else x
     return jax.tree.map(first, tree)
 
 

@@ -107,10 +107,10 @@ def test_two_floors_with_thresholds_are_the_best_known(grid, unchecked):
 def test_a_floor_that_cannot_be_had_is_answered_with_the_best_that_can():
     found = rp.solve(GRID, "mean", subject_to={"cvar:0.1": 90.0})
     assert found.law.risk("cvar:0.1") == 79.875
-    assert found.report == "cvar:0.1 of at least 90 cannot be had; this policy has the largest, 79.875"
+    assert found.report == "no policy reaches cvar:0.1 ≥ 90; this one has the largest, 79.875"
     assert found.details["feasible"] is False
     both = rp.solve(GRID, "mean", subject_to={"cvar:0.1": 79.875, "mean": 213.0})
-    assert "cannot be had together" in both.report
+    assert "no policy is known that reaches all floors" in both.report
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_rows_are_read_from_above_beside_kinks_too(shift, kink):
 
 def test_reading_between_points_is_exact_beside_a_kink_and_for_parabolas():
     rest = np.linspace(0, 1, 5, dtype=np.float32)
-    parabola = lambda x: -((x - np.float32(0.3)) ** 2)  # noqa: E731
+    parabola = lambda x: -((x - np.float32(0.3)) ** 2)
     for points, exact in ((parabola(np.arange(-1, 3, dtype=np.float32)), parabola(rest)), ([-1, 0, 0, 0], 0 * rest)):
         near = tuple(np.full(5, point, np.float32) for point in points)
         np.testing.assert_allclose(jax.jit(between)(near, rest), exact, atol=1e-6)
@@ -193,7 +193,7 @@ def test_cvar_of_a_put_is_bracketed():
     assert mean.lower == pytest.approx(0.20703, abs=5e-4)  # waiting is best: a European put on a price of exp(−0.2)
     # the price after one step × after two × thresholds; waiting is free
     goals, growth = np.linspace(-0.2, 0.5, 141), np.exp(-0.345 / 3 + 0.3 * NOISE / 3**0.5)
-    paid = lambda price: np.minimum(np.maximum(1 - price, 0)[..., None] - goals, 0)  # noqa: E731
+    paid = lambda price: np.minimum(np.maximum(1 - price, 0)[..., None] - goals, 0)
     waiting = np.stack([paid(price * growth).mean(axis=0) for price in growth])
     exact = (goals + np.maximum(paid(np.ones(())), np.maximum(paid(growth), waiting).mean(axis=0)) / 0.25).max()
     assert exact == pytest.approx(0.0221, abs=1e-4)

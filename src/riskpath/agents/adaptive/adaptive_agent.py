@@ -71,7 +71,6 @@ class AdaptiveAgent(ContextAgent, ReplayAgent, Quantiles):
         return jax.tree.map(lambda a, b: jnp.where(draws[0] < 0.5, a, b), drawn, own)
 
     def refresh(self, state: AgentState, clock: Clock) -> AgentState:
-        """Return the state with a plan that follows from the critic."""
         episodes, units, levels = state.episodes, self.units(state), midpoints(ATOMS)
         assert episodes is not None
         empty, mask = state.initial_memory, episodes.first_action_mask
@@ -94,7 +93,6 @@ class AdaptiveAgent(ContextAgent, ReplayAgent, Quantiles):
         return eqx.tree_at(lambda s: s.params.plan, state, plan)
 
     def value(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, ""]:
-        """Return the estimate of the best available action."""
         return best_available(self.estimate(state, memory, time_step), time_step.action_mask)
 
     def first_memory(self, spec: EnvSpec, plan: Any, noise: Any = ()) -> Memory:
@@ -151,7 +149,7 @@ class AdaptiveAgent(ContextAgent, ReplayAgent, Quantiles):
         """Return β of predicted returns to go, in the units of the return; for CVaR with the goal as its threshold."""
         _, probs = cells(self.training.num_quantiles)
         units = self.units(state)
-        return units.spread * self.objective.estimate(context, law, probs, units)
+        return units.unit * self.objective.estimate(context, law, probs, units)
 
 
 def _nearly_squared(error: Float[Array, ""]) -> Float[Array, ""]:

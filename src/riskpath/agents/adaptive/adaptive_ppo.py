@@ -70,12 +70,11 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
 
     @property
     def objective(self) -> GoalObjective:
-        """Return the objective of goals."""
         return GoalObjective(self.risk, OFFSETS)
 
     def units(self, state: AgentState) -> Units:
         """Return the unit of the networks, and the range of the latest returns."""
-        episodes, unit = state.episodes, jnp.ones(()) if state.episodes is None else state.episodes.spread
+        episodes, unit = state.episodes, jnp.ones(()) if state.episodes is None else state.episodes.unit
         units = Units.of(episodes, unit)
         if episodes is None:
             return units
@@ -104,22 +103,22 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         memory = self.begin_or_advance(state, memory, time_step, key=goal_key, mode=mode)
         seen = self._see(state, memory.context, time_step.time)
         policy, value = state.params.of(time_step.observation, time_step.action_mask, seen)
-        action, taken = take(policy, self.units(state).spread * value, time_step, key=act_key, mode=mode)
+        action, taken = take(policy, self.units(state).unit * value, time_step, key=act_key, mode=mode)
         return ActorOutput(action, memory, (taken, seen, memory.context))
 
     def update(self, state: AgentState, batch: Trajectory, clock: Clock, *, key: Key) -> Updated:
-        """Take several epochs of gradient steps on a rollout, then find the best goals anew."""
+        """Take several epochs of gradient steps on a rollout, then find the best goals again."""
         steps, state = batch.steps, follow_unit(state, clock)
         objective, plan, units = self.objective, state.params.plan, self.units(state)
         _, _, context = steps.extras
         after = objective.advance(context, steps.reward, self.discount)
-        gains = objective.utility(context, steps.reward / units.spread, plan, units) - self._start(state, context)
+        gains = objective.utility(context, steps.reward / units.unit, plan, units) - self._start(state, context)
 
         def following(step: Transition, after: Goal) -> Float[Array, ""]:
             mask = step.next_action_mask
             return state.params.of(step.next_observation, mask, self._see(state, after, step.time + 1))[1]
 
-        later, unit = jax.vmap(jax.vmap(following))(steps, after), units.spread
+        later, unit = jax.vmap(jax.vmap(following))(steps, after), units.unit
         state, metrics = clipped_epochs(
             self, state, as_stored, steps, gains, later, unit, clock, key=key, limit=without_extremes
         )
@@ -129,7 +128,7 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         """Return β of the return to go, with the goal of the likeliest candidate as the threshold of CVaR."""
         context, units = self.likeliest(state, memory, time_step).context, self.units(state)
         utility = self._utility(state, context, time_step.observation, time_step.action_mask, time_step.time)
-        return units.spread * self.objective.value(context, utility, units)
+        return units.unit * self.objective.value(context, utility, units)
 
     def refresh(self, state: AgentState, clock: Clock) -> AgentState:
         """Return the state with the best first goals according to the critic."""
@@ -137,7 +136,7 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         assert episodes is not None
 
         def root(context: Goal) -> tuple[Any, Float[Array, ""]]:
-            start = lambda observation, mask: self._utility(state, context, observation, mask, zero)  # noqa: E731
+            start = lambda observation, mask: self._utility(state, context, observation, mask, zero)
             return (), jnp.mean(jax.vmap(start)(episodes.first_observation, episodes.first_action_mask))
 
         plan = self.objective.refresh(state.params.plan, root, self.units(state), clock.done)
@@ -167,7 +166,7 @@ def follow_unit(state: AgentState, clock: Clock) -> AgentState:
     """Return the state in the unit of the latest returns; what the critic predicts stays the same."""
     if state.episodes is None:
         return state
-    old, wanted = state.episodes.spread, state.episodes.wanted_unit
+    old, wanted = state.episodes.unit, state.episodes.wanted_unit
     near = (wanted < STEP * old) & (old < STEP * wanted)
     return in_unit(state, jnp.where((wanted <= 0) | near | (clock.done > SETTLED), old, wanted))
 

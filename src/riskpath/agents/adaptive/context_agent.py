@@ -37,7 +37,7 @@ class Memory(eqx.Module):
 
 
 class ContextAgent(Agent, Population, ServesMeasures):
-    """An agent whose networks see a context beside the observation."""
+    """An agent whose networks see a context in addition to the observation."""
 
     risk: RiskMeasure = eqx.field(default=CVaR(0.25), converter=parse_risk)
     """β. After training for a CVaR, any other level can be chosen: `run.policy(risk=…)`."""
@@ -68,7 +68,6 @@ class ContextAgent(Agent, Population, ServesMeasures):
 
     @property
     def floor(self) -> Floor | None:
-        """The measure that has a floor."""
         return None if self.subject_to is None else Floor(*read_floor(self.subject_to))
 
     @abc.abstractmethod
@@ -80,19 +79,15 @@ class ContextAgent(Agent, Population, ServesMeasures):
         """Return the context with which a training episode starts, from uniform draws."""
 
     def population(self) -> tuple[int, int | None]:
-        """Return the number of candidates, and of episodes in the first round of their comparison."""
-        return self.objective.members, self.selection_episodes
+        return self.objective.candidates, self.selection_episodes
 
     def preferred(self, state: AgentState) -> Int[Array, ""]:
-        """Return the candidate that the networks think best."""
         return self.objective.preferred(state.params.plan)
 
-    def with_members(self, state: AgentState, weights: Float[Array, " M"]) -> AgentState:
-        """Return a state in which these are the probabilities that each candidate plays an episode."""
+    def with_weights(self, state: AgentState, weights: Float[Array, " M"]) -> AgentState:
         return eqx.tree_at(lambda s: s.params.plan.weights, state, weights)
 
     def weights(self, state: AgentState) -> Float[Array, " M"]:
-        """Return the probability that each candidate plays an episode."""
         return state.params.plan.weights
 
     def serves(self, risk: RiskMeasure) -> bool:

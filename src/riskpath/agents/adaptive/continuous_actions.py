@@ -1,4 +1,4 @@
-"""Adaptive for continuous actions: an actor and twin distributional critics see a context beside the observation.
+"""Adaptive for continuous actions: an actor and twin distributional critics that also see a context.
 
     θ_j(s, x, a) ← r + γ ½(θ₁′ + θ₂′)(s′, x′, π′(s′, x′) + noise)
     π ← argmax Σ_i p_i u_x(½(θ₁ + θ₂)_i(s, x, π(s, x)))
@@ -146,7 +146,6 @@ class AdaptiveContinuous(ActorCritic, AdaptiveAgent):  # pyright: ignore[reportI
         return cell_quantiles(law, taus)[:, None] / scales(self.training, state)[0]
 
     def estimate(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, " 1"]:
-        """Return β of the return to go."""
         memory = self.likeliest(state, memory, time_step)
         _, law = self._best(state, memory, time_step)
         return self.value_of(state, memory.context, law[:, None])
@@ -154,7 +153,6 @@ class AdaptiveContinuous(ActorCritic, AdaptiveAgent):  # pyright: ignore[reportI
     def best_law(
         self, state: AgentState, memory: Memory, time_step: TimeStep
     ) -> tuple[Float[Array, " N"], Float[Array, ""]]:
-        """Return the distribution of the best action, and its expected utility."""
         _, law = self._best(state, memory, time_step)
         return law, self.expected_utility(state, memory.context, law)
 

@@ -1,8 +1,8 @@
 """Adaptive: the policy reacts to the return so far, and so aims at the best possible value of the whole return.
 
-The critic predicts the distribution of the return to go by atoms θ_i of probability p_i. It sees a context x beside the
-observation: a goal for CVaR (`goals.py`), the return so far for other measures (`utilities.py`). With the utility u_x
-of a return to go in that context,
+The critic predicts the distribution of the return to go by atoms θ_i of probability p_i. In addition to the observation
+it sees a context x: a goal for CVaR (`goals.py`), the return so far for other measures (`utilities.py`). With the
+utility u_x of a return to go in that context,
 
     a = argmax_a Σ_i p_i u_x(θ_i(s, x, a))
     θ(s, x, a) ← r + γ θ′(s′, x′, a′),     a′ = argmax_a Σ_i p_i u_x′(θ_i(s′, x′, a))
@@ -79,7 +79,7 @@ class Adaptive(AdaptiveAgent):
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
         """Return a fresh critic; the memory is the context and, with a window, the history."""
         length, objective, atoms = self.window(spec), self.objective, self.training.num_quantiles
-        make = lambda key: LawCritic(self.network, spec, length, atoms, objective.context_size, key=key)  # noqa: E731
+        make = lambda key: LawCritic(self.network, spec, length, atoms, objective.context_size, key=key)
         twins = eqx.filter_vmap(make)(jax.random.split(key))
         return new_state(self, Learned(twins, objective.plan()), self.first_memory(spec, objective.plan()))
 
@@ -143,14 +143,12 @@ class Adaptive(AdaptiveAgent):
         return cell_quantiles(law, taus) / scales(self.training, state)[0]
 
     def estimate(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, " A"]:
-        """Return β of the return to go."""
         memory = self.likeliest(state, memory, time_step)
         return self.value_of(state, memory.context, self._law(state, memory, time_step))
 
     def best_law(
         self, state: AgentState, memory: Memory, time_step: TimeStep
     ) -> tuple[Float[Array, " N"], Float[Array, ""]]:
-        """Return the distribution of the best available action, and its expected utility."""
         law = self._law(state, memory, time_step)
         values = self.expected_utility(state, memory.context, law)
         best = masked_argmax(values, time_step.action_mask)
@@ -160,5 +158,5 @@ class Adaptive(AdaptiveAgent):
         """Return the distribution of the return to go of every action."""
         critic = state.params.critic
         context = self.encode(state, memory.context, time_step.time)
-        of_one = lambda critic: critic(features(critic.inputs, state, memory, time_step), context)  # noqa: E731
+        of_one = lambda critic: critic(features(critic.inputs, state, memory, time_step), context)
         return jnp.mean(eqx.filter_vmap(of_one)(critic), axis=0)

@@ -20,22 +20,22 @@ ERRORS = 0.75
 """By how many standard errors another candidate must be better than the preferred one."""
 
 
-def rounds(members: int) -> Iterator[tuple[int, int]]:
+def rounds(candidates: int) -> Iterator[tuple[int, int]]:
     """Yield, for every round, the number of candidates left and the number of blocks of episodes each of them plays."""
-    left = members
+    left = candidates
     while left > 1:
-        yield left, members // left
+        yield left, candidates // left
         left = max(2, left // 3) if left > 2 else 1
 
 
-def blocks_of_selection(members: int) -> int:
+def blocks_of_selection(candidates: int) -> int:
     """Return the number of blocks of episodes in all rounds together."""
-    return sum(left * blocks for left, blocks in rounds(members))
+    return sum(left * blocks for left, blocks in rounds(candidates))
 
 
 def eliminate(
     risks: Sequence[RiskMeasure],
-    members: int,
+    candidates: int,
     preferred: Int[np.ndarray, " L"],
     play: Callable[[Int[np.ndarray, " L"], int], Float[np.ndarray, "L N"]],
 ) -> tuple[Int[np.ndarray, " L"], Float[np.ndarray, "L M N"]]:
@@ -43,13 +43,13 @@ def eliminate(
 
     Args:
         risks: The measure of each lane.
-        members: How many candidates each lane has.
+        candidates: How many candidates each lane has.
         preferred: The candidate of each lane that is played unless another one is better.
         play: Returns a block of returns for each lane, given the candidate that it plays and a seed.
     """
-    left, seed, first = np.tile(np.arange(members), (len(risks), 1)), HELD_OUT, None
+    left, seed, first = np.tile(np.arange(candidates), (len(risks), 1)), HELD_OUT, None
     returns = np.zeros((*left.shape, 0))
-    for _, blocks in rounds(members):
+    for _, blocks in rounds(candidates):
         for _ in range(blocks):
             returns = np.concatenate([returns, np.stack([play(column, seed) for column in left.T], axis=1)], axis=2)
             seed += 1
@@ -66,7 +66,7 @@ def eliminate(
 
 def _once(values: Float[np.ndarray, " M"], stays: int) -> Float[np.ndarray, " M"]:
     """Return the values that rank the candidates: ∞ for the one that stays, −∞ for a repeated value."""
-    repeated = [value in values[:member] or value == values[stays] for member, value in enumerate(values)]
+    repeated = [value in values[:candidate] or value == values[stays] for candidate, value in enumerate(values)]
     ranked = np.where(repeated, -np.inf, values)
     ranked[stays] = np.inf
     return ranked

@@ -88,21 +88,18 @@ class GoalObjective(Objective):
 
     @property
     def context_size(self) -> int:
-        """Return the number of features of a goal."""
         return 3 * NUMBER_WAVES
 
     @property
-    def members(self) -> int:
+    def candidates(self) -> int:
         """Return the number of first goals that are compared."""
         return len(self.offsets) + len(FACTORS)
 
     def plan(self) -> Goals:
-        """Return the plan before anything is known."""
-        return Goals(jnp.zeros((self.members,)), jnp.eye(self.members)[0], jnp.zeros((len(LEVELS),)))
+        return Goals(jnp.zeros((self.candidates,)), jnp.eye(self.candidates)[0], jnp.zeros((len(LEVELS),)))
 
-    def first(self, plan: Goals, member: Int[Array, ""]) -> Goal:
-        """Return the context at the start of an episode."""
-        return Goal(plan.first[member])
+    def first(self, plan: Goals, candidate: Int[Array, ""]) -> Goal:
+        return Goal(plan.first[candidate])
 
     def preferred(self, plan: Goals) -> Int[Array, ""]:
         """Return the number of the goal for the measure itself."""
@@ -117,15 +114,14 @@ class GoalObjective(Objective):
         """Return a goal near the best first goal of one of `LEVELS`, or of the measure, twice as often."""
         best = jnp.concatenate([plan.first[:1], plan.first[:1], plan.levels])
         chosen = best[jnp.floor(len(best) * draws[0]).astype(jnp.int32)]
-        return Goal(chosen + NEARBY * units.spread * _normal(jnp.clip(draws[1], 1e-6, 1.0 - 1e-6)))
+        return Goal(chosen + NEARBY * units.unit * _normal(jnp.clip(draws[1], 1e-6, 1.0 - 1e-6)))
 
     def advance(self, context: Goal, reward: Float[Array, "*G"], discount: Any) -> Goal:
-        """Return the goal after a reward."""
         return Goal((context.goal - reward) / discount)
 
     def encode(self, context: Goal, units: Units, expected: Float[Array, ""]) -> Float[Array, " F"]:
         """Return the features of a goal, also relative to what is still expected."""
-        x, centred = context.goal / units.spread, (context.goal - expected) / units.spread
+        x, centred = context.goal / units.unit, (context.goal - expected) / units.unit
         return jnp.concatenate([encode_number(centred, NEAR), encode_number(x, NEAR), encode_number(x, FAR)])
 
     def relabel(
@@ -135,7 +131,7 @@ class GoalObjective(Objective):
         u, kind, near = jax.random.uniform(key, (3, count), minval=1e-6)  # above 0, whose normal is infinite
         u = (jnp.arange(count, dtype=jnp.float32) + u) / count
         low, high = _useful(plan, units)
-        own = plan.first[0] + NEARBY * units.spread * _normal(near)
+        own = plan.first[0] + NEARBY * units.unit * _normal(near)
         wide = units.low + (units.high - units.low) * u
         b = jnp.where(kind < WIDE, wide, jnp.where(kind < WIDE + OWN, own, low + (high - low) * u))
         following = (b - step.return_so_far) / power(discount, step.time + 1)
@@ -143,7 +139,7 @@ class GoalObjective(Objective):
 
     def utility(self, context: Goal, returns: Float[Array, "*N"], plan: Goals, units: Units) -> Float[Array, "*N"]:
         """Return λ Z − (c − Z)⁺ of returns to go, all in units."""
-        return self.mean_weight * returns - jnp.maximum(context.goal / units.spread - returns, 0.0)
+        return self.mean_weight * returns - jnp.maximum(context.goal / units.unit - returns, 0.0)
 
     @property
     def mean_weight(self) -> Any:
@@ -156,13 +152,13 @@ class GoalObjective(Objective):
     ) -> Float[Array, " A"]:
         """Return w (c − V/η) + (1 − w) E[Z], in units."""
         w, level = parts(self.risk)
-        goal, mean = context.goal / units.spread, probs @ atoms
+        goal, mean = context.goal / units.unit, probs @ atoms
         return w * (goal - probs @ jnp.maximum(goal - atoms, 0.0) / level) + (1.0 - w) * mean
 
     def value(self, context: Goal, utility: Float[Array, "*N"], units: Units) -> Float[Array, "*N"]:
         """Return w (c − V/η) + (1 − w) E[Z] = w (c + E[λ Z − (c − Z)⁺]/η), in units, from the expected utility."""
         w, level = parts(self.risk)
-        return w * (context.goal / units.spread + utility / level)
+        return w * (context.goal / units.unit + utility / level)
 
     def refresh(self, plan: Goals, root: Any, units: Units, progress: Float[Array, ""]) -> Goals:
         """Return the best goals according to the critic."""
@@ -172,8 +168,8 @@ class GoalObjective(Objective):
         b = jnp.concatenate([lowest + (highest - lowest) * line, low + (high - low) * line])
         _, utility = jax.vmap(lambda goal: root(Goal(goal)))(b)
         level = parts(self.risk)[1]
-        best = lambda eta: b[jnp.argmax(b / units.spread + utility / eta)]  # noqa: E731
-        near = best(level) + units.spread * jnp.asarray(self.offsets)
+        best = lambda eta: b[jnp.argmax(b / units.unit + utility / eta)]
+        near = best(level) + units.unit * jnp.asarray(self.offsets)
         others = jax.vmap(best)(jnp.clip(level * jnp.asarray(FACTORS), LEVELS[0] / 4, 1.0))
         return Goals(jnp.concatenate([near, others]), plan.weights, jax.vmap(best)(jnp.asarray(LEVELS)))
 
@@ -181,10 +177,9 @@ class GoalObjective(Objective):
 def _useful(plan: Goals, units: Units) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return the range of goals that some level uses, with a margin; all returns while nothing is known."""
     low, high = plan.levels[0], plan.levels[-1]
-    margin, known = 0.1 * jnp.maximum(high - low, 0.2 * units.spread), high > low
+    margin, known = 0.1 * jnp.maximum(high - low, 0.2 * units.unit), high > low
     return jnp.where(known, low - margin, units.low), jnp.where(known, high + margin, units.high)
 
 
 def _normal(draw: Float[Array, "*N"]) -> Float[Array, "*N"]:
-    """Return normal numbers from uniform ones."""
     return math.sqrt(2.0) * jax.lax.erf_inv(2.0 * draw - 1.0)

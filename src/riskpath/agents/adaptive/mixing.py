@@ -29,7 +29,7 @@ class MixtureSample:
 
     def __init__(self, risk: RiskMeasure, returns: Float[np.ndarray, "M N"]):
         order = np.argsort(returns, axis=None)
-        self.atoms, self.member = returns.ravel()[order], order // returns.shape[1]
+        self.atoms, self.candidate = returns.ravel()[order], order // returns.shape[1]
         self.risk = risk
         if not isinstance(risk, DistortionMeasure):
             return
@@ -38,7 +38,7 @@ class MixtureSample:
 
     def value(self, weights: Float[np.ndarray, " M"]) -> float:
         """Return β of a mixture."""
-        probs = weights[self.member] * (len(weights) / len(self.atoms))
+        probs = weights[self.candidate] * (len(weights) / len(self.atoms))
         if not isinstance(self.risk, DistortionMeasure):
             return float(self.risk.of(self.atoms, probs))
         up_to = np.cumsum([np.append(0.0, probs), np.append(0.0, probs * self.atoms)], axis=1)  # ∫ dF, ∫ F⁻¹
@@ -76,22 +76,22 @@ def best_mixture(
         returns: Returns of every candidate.
         best: The best candidate, if it is known from more episodes than these.
     """
-    members = np.eye(len(returns))
+    candidates = np.eye(len(returns))
     if best is None:
         best = int(np.argmax([risk.value(one) for one in returns]))
     if risk.deterministic:
-        return members[best]
+        return candidates[best]
     choosing, checking = MixtureSample(risk, returns[:, ::2]), MixtureSample(risk, returns[:, 1::2])
-    weights = max(members, key=choosing.value)
+    weights = max(candidates, key=choosing.value)
     reached = choosing.value(weights)
     for _ in range(ROUNDS):
-        tried = [(1 - s) * weights + s * member for member in members for s in SHARES]
+        tried = [(1 - s) * weights + s * candidate for candidate in candidates for s in SHARES]
         values = [choosing.value(one) for one in tried]
         if max(values) <= reached:
             break
         reached, weights = max(values), tried[int(np.argmax(values))]
-    gain = checking.value(weights) - checking.value(members[best])
-    return weights if gain > CLEARLY * float(np.std(checking.atoms)) else members[best]
+    gain = checking.value(weights) - checking.value(candidates[best])
+    return weights if gain > CLEARLY * float(np.std(checking.atoms)) else candidates[best]
 
 
 def best_above_floor(
@@ -101,12 +101,12 @@ def best_above_floor(
 
     Where none of them reaches it, return the weights that come closest.
     """
-    member = np.array([[float(measure.value(one)) for one in returns] for measure in (risk, floor)])
-    kept = [m for m in range(len(returns)) if not np.any((member > member[:, [m]]).all(axis=0))]
-    members = np.eye(len(returns))
-    tried = [members[m] for m in kept]
-    above, below = ([m for m in kept if (member[1, m] >= least) == reaches] for reaches in (True, False))
-    tried += [s * members[a] + (1 - s) * members[b] for a in above for b in below for s in SHARES]
+    candidate = np.array([[float(measure.value(one)) for one in returns] for measure in (risk, floor)])
+    kept = [m for m in range(len(returns)) if not np.any((candidate > candidate[:, [m]]).all(axis=0))]
+    candidates = np.eye(len(returns))
+    tried = [candidates[m] for m in kept]
+    above, below = ([m for m in kept if (candidate[1, m] >= least) == reaches] for reaches in (True, False))
+    tried += [s * candidates[a] + (1 - s) * candidates[b] for a in above for b in below for s in SHARES]
     objective, floored = MixtureSample(risk, returns), MixtureSample(floor, returns)
     reached = np.array([floored.value(weights) for weights in tried])
     values = np.array([objective.value(weights) for weights in tried])

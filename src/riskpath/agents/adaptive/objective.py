@@ -33,7 +33,7 @@ class Objective(eqx.Module):
 
     @property
     @abc.abstractmethod
-    def members(self) -> int:
+    def candidates(self) -> int:
         """Return the number of candidates in a plan."""
 
     @abc.abstractmethod
@@ -41,7 +41,7 @@ class Objective(eqx.Module):
         """Return the plan before anything is known."""
 
     @abc.abstractmethod
-    def first(self, plan: Any, member: Int[Array, ""]) -> Any:
+    def first(self, plan: Any, candidate: Int[Array, ""]) -> Any:
         """Return the context with which a candidate starts an episode."""
 
     @abc.abstractmethod

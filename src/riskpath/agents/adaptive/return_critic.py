@@ -1,4 +1,4 @@
-"""The critic of the adaptive agents: it sees a context beside the observation and predicts the return distribution.
+"""The critic of the adaptive agents: it also sees a context, and predicts the return distribution.
 
 The distribution of the return to go has N atoms θ_i(s, x, a), one for each cell of [0, 1]. Cells are finer at both
 ends, where most risk measures look: their edges are x²(3 − 2x) at N + 1 equally spaced x.

@@ -35,7 +35,7 @@ from riskpath.types import Key, Transition, power
 
 NEAR, FAR = 4.0, 32.0
 """Returns so far are encoded finely up to 4 units from 0 and from the mean return, coarsely up to 32."""
-MEMBERS = 6
+CANDIDATES = 6
 """One starts as if for the mean, four from narrow distributions in the quarters of the range of returns, one from a
 distribution over the whole range."""
 ATOMS = 64
@@ -76,7 +76,7 @@ class Laws(eqx.Module):
 class Standing(eqx.Module):
     """The context of a step."""
 
-    member: Int[Array, ""]
+    candidate: Int[Array, ""]
     so_far: Float[Array, ""]
     """R_{0:t−1}."""
     weight: Float[Array, ""]
@@ -93,24 +93,21 @@ class UtilityObjective(Objective):
 
     @property
     def context_size(self) -> int:
-        """Return the number of features of a context."""
-        return 3 * NUMBER_WAVES + self.members + 1
+        return 3 * NUMBER_WAVES + self.candidates + 1
 
     @property
-    def members(self) -> int:
+    def candidates(self) -> int:
         """Return the number of distributions from which utilities start."""
         if self.floor is not None:
             return 2 * len(FLOOR_SHARES)
-        return 1 if is_expected_utility(self.risk) else MEMBERS
+        return 1 if is_expected_utility(self.risk) else CANDIDATES
 
     def plan(self) -> Laws:
-        """Return the plan before anything is known."""
-        count = self.members
+        count = self.candidates
         return Laws(jnp.zeros((count, ATOMS)), jnp.eye(count)[0], jnp.zeros(count), jnp.zeros(()))
 
-    def first(self, plan: Laws, member: Int[Array, ""]) -> Standing:
-        """Return the context at the start of an episode."""
-        return Standing(member, jnp.zeros(()), jnp.ones(()))
+    def first(self, plan: Laws, candidate: Int[Array, ""]) -> Standing:
+        return Standing(candidate, jnp.zeros(()), jnp.ones(()))
 
     def preferred(self, plan: Laws) -> Int[Array, ""]:
         """Return the candidate with the largest β of its predicted distribution."""
@@ -118,48 +115,49 @@ class UtilityObjective(Objective):
 
     def explore(self, plan: Laws, units: Units, draw: Float[Array, ""]) -> Standing:
         """Return the context of the candidate that plays a training episode, from a uniform draw."""
-        return self.first(plan, jnp.floor(self.members * draw).astype(jnp.int32))
+        return self.first(plan, jnp.floor(self.candidates * draw).astype(jnp.int32))
 
     def near(self, plan: Laws, units: Units, draws: Float[Array, "2"]) -> Standing:
         """Return the context of a candidate; there are no others."""
         return self.explore(plan, units, draws[0])
 
     def advance(self, context: Standing, reward: Float[Array, ""], discount: Any) -> Standing:
-        """Return the context after a reward."""
-        return Standing(context.member, context.so_far + context.weight * reward, context.weight * discount)
+        return Standing(context.candidate, context.so_far + context.weight * reward, context.weight * discount)
 
     def encode(self, context: Standing, units: Units, expected: Float[Array, ""]) -> Float[Array, " F"]:
         """Return the features of a context, also relative to what is usual at this time."""
         usual = units.mean - expected
-        x, centred = context.so_far / units.spread, (context.so_far - usual) / units.spread
+        x, centred = context.so_far / units.unit, (context.so_far - usual) / units.unit
         number = jnp.concatenate([encode_number(centred, NEAR), encode_number(x, NEAR), encode_number(x, FAR)])
-        return jnp.concatenate([number, jax.nn.one_hot(context.member, self.members), context.weight[None]])
+        return jnp.concatenate([number, jax.nn.one_hot(context.candidate, self.candidates), context.weight[None]])
 
     def relabel(
         self, step: Transition, count: int, plan: Laws, units: Units, discount: Any, *, key: Key
     ) -> tuple[Standing, Standing]:
         """Return the contexts of other candidates at a stored step, and those after it."""
-        member = (jax.random.randint(key, (), 0, self.members) + jnp.arange(count, dtype=jnp.int32)) % self.members
+        candidate = (
+            jax.random.randint(key, (), 0, self.candidates) + jnp.arange(count, dtype=jnp.int32)
+        ) % self.candidates
         weight = power(discount, step.time)
         before = step.return_so_far - weight * step.reward
-        now = jax.vmap(lambda m: Standing(m, before, weight))(member)
-        return now, jax.vmap(lambda m: Standing(m, step.return_so_far, weight * discount))(member)
+        now = jax.vmap(lambda m: Standing(m, before, weight))(candidate)
+        return now, jax.vmap(lambda m: Standing(m, step.return_so_far, weight * discount))(candidate)
 
     def utility(self, context: Standing, returns: Float[Array, "*N"], plan: Laws, units: Units) -> Float[Array, "*N"]:
         """Return u(R_{0:t−1} + γᵗ Z)/γᵗ of returns to go, in units."""
-        laws, whole = self._atoms(plan, units), context.so_far / units.spread + context.weight * returns
+        laws, whole = self._atoms(plan, units), context.so_far / units.unit + context.weight * returns
         if isinstance(self.risk, DistortionMeasure) and self.floor is None:
-            utility = piecewise(whole, laws[context.member] / units.spread, slopes(self.risk, ATOMS))
+            utility = piecewise(whole, laws[context.candidate] / units.unit, slopes(self.risk, ATOMS))
         else:  # for all candidates, so that it is computed once for all samples of a batch
             knots, tables = self._tables(laws, units)
-            utility = interpolate(whole, knots / units.spread, tables[context.member])
+            utility = interpolate(whole, knots / units.unit, tables[context.candidate])
         return (utility + TIE * whole) / jnp.maximum(context.weight, 1e-6)
 
     def estimate(
         self, context: Standing, atoms: Float[Array, "N A"], probs: Float[Array, " N"], units: Units
     ) -> Float[Array, " A"]:
         """Return β of the predicted returns to go."""
-        return jax.vmap(lambda column: self.risk.of(units.spread * column, probs), in_axes=1)(atoms) / units.spread
+        return jax.vmap(lambda column: self.risk.of(units.unit * column, probs), in_axes=1)(atoms) / units.unit
 
     def refresh(self, plan: Laws, root: Any, units: Units, progress: Float[Array, ""]) -> Laws:
         """Move each candidate's distribution towards the critic's prediction; for an expected utility, replace it."""
@@ -167,23 +165,23 @@ class UtilityObjective(Objective):
         rate = 1.0 if settled else RATE * jnp.minimum(progress / RAMP, 1.0)
         probs = jnp.full(ATOMS, 1.0 / ATOMS)
 
-        def one(member: Int[Array, ""], atoms: Float[Array, " K"]) -> tuple[Float[Array, " K"], Float[Array, ""]]:
-            law = units.spread * root(self.first(plan, member))[0]
-            value = self.risk.of(law, probs) / units.spread
+        def one(candidate: Int[Array, ""], atoms: Float[Array, " K"]) -> tuple[Float[Array, " K"], Float[Array, ""]]:
+            law = units.unit * root(self.first(plan, candidate))[0]
+            value = self.risk.of(law, probs) / units.unit
             if self.floor is not None:  # what is missing counts more than any objective
-                missing = jnp.maximum(self.floor.least - self.floor.measure.of(law, probs), 0.0) / units.spread
+                missing = jnp.maximum(self.floor.least - self.floor.measure.of(law, probs), 0.0) / units.unit
                 value = jnp.where(missing > 0, -1e6 * (1.0 + missing), value)
             return atoms + rate * (law - atoms), value
 
-        members = jnp.arange(self.members, dtype=jnp.int32)
-        atoms, values = jax.vmap(one)(members, self._atoms(plan, units))
+        candidates = jnp.arange(self.candidates, dtype=jnp.int32)
+        atoms, values = jax.vmap(one)(candidates, self._atoms(plan, units))
         return Laws(atoms, plan.weights, values, plan.age + 1.0)
 
     def _tables(self, laws: Float[Array, "M K"], units: Units) -> tuple[Float[Array, " T"], Float[Array, "M T"]]:
         """Return equally spaced returns, and u of each candidate there, in units."""
         margin = 0.05 * (units.high - units.low)
         knots = jnp.linspace(units.low - margin, units.high + margin, KNOTS)
-        tables = lambda risk: jax.vmap(lambda atoms: influence_table(risk, knots, atoms, units))(laws)  # noqa: E731
+        tables = lambda risk: jax.vmap(lambda atoms: influence_table(risk, knots, atoms, units))(laws)
         if self.floor is None:
             return knots, tables(self.risk)
         shares = jnp.asarray(FLOOR_SHARES * 2)[:, None]
@@ -201,7 +199,7 @@ class UtilityObjective(Objective):
         slope = slopes(risk, ATOMS) if isinstance(risk, DistortionMeasure) else even
         border = jnp.argmin(jnp.abs(jnp.log(jnp.maximum(slope, 1e-6))))  # a slope of about 1
         outside = jnp.where(jnp.arange(ATOMS)[None, :] < border, -1.0, 2.0)
-        shares = jnp.concatenate([outside, quarters, level])[-self.members :]
+        shares = jnp.concatenate([outside, quarters, level])[-self.candidates :]
         if self.floor is not None:
             shares = jnp.repeat(jnp.concatenate([outside, level]), len(FLOOR_SHARES), axis=0)
         start = units.low + (units.high - units.low) * shares
@@ -235,7 +233,7 @@ def influence_table(
     worst = jnp.min(jnp.where(jnp.isfinite(u), u, jnp.inf))
     u = jnp.where(jnp.isfinite(u), u, worst)  # where a utility is not defined
     if risk.monetary:
-        return u / units.spread
+        return u / units.unit
     varies = jnp.maximum(jnp.ptp(jnp.interp(atoms, knots, u)), 0.1 * jnp.ptp(u)) / 4.0
     return (u - worst) / jnp.where(varies > 0, varies, 1.0)
 

@@ -27,7 +27,6 @@ class Plan:
     law: Law
     """The distribution of the return to go."""
     action: Action
-    """The first action."""
     after: dict[tuple[float, State], "Plan | None"]
     """The plan that follows each (reward, next state); None where the episode ends."""
 
@@ -79,7 +78,6 @@ def attainable(mdp: FiniteMDP, order: int, limit: int, total: int | None = None)
 
 
 def _plans(mdp: FiniteMDP, state: State, following: dict[State, list[Plan]], order: int, budget: _Budget) -> list[Plan]:
-    """Return the undominated plans from one state."""
     plans: list[Plan] = []
     for action, outcomes in mdp.outcomes[state].items():
         plans.extend(_combinations(mdp, action, outcomes, following, budget))

@@ -81,7 +81,7 @@ def _out_of_reach(
 ) -> Solution:
     """Return the policy with the largest value of a measure whose floor is out of reach."""
     most = solve_adaptive(mdp, measure, TOLERANCE, progress)
-    report = f"{measure} of at least {floor:g} cannot be had; this policy has the largest, {most.value:.6g}"
+    report = f"no policy reaches {measure} ≥ {floor:g}; this one has the largest, {most.value:.6g}"
     if not most.optimal:
         report += f" ({most.report})"
     reached = most.value >= floor - 1e-9 * max(1.0, abs(floor))
@@ -100,7 +100,7 @@ def _solution(mdp: FiniteMDP, risk: RiskMeasure, floors: Floors, programme: Prog
     listed = ", ".join(f"{name} {number:.6g}" for name, number in reached.items())
     report, bounds, proven = f"{draws}; {listed}; best known, not proven optimal", None, False
     if not found.feasible:
-        report = f"the floors cannot be had together, as far as known; {draws}, which comes closest: {listed}"
+        report = f"no policy is known that reaches all floors; {draws}, closest to them: {listed}"
     elif found.upper is not None and np.isfinite(found.upper):
         value = float(risk.value(law))
         bounds = (value, max(found.upper, value))

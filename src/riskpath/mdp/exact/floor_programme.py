@@ -19,7 +19,6 @@ from riskpath.mdp.exact.return_graph import ReturnGraph, Utilities
 ROUNDS = 100
 """The largest number of columns that one linear program adds."""
 EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-"""Options of the linear programs."""
 SLACK = 1e-11
 """The accepted violation of a floor whose largest margin is 1."""
 GAP = 1e-9
@@ -37,7 +36,6 @@ class Mixed:
     bound: float
     """No mixture has more."""
     prices: np.ndarray
-    """The prices of the floors."""
     weights: np.ndarray
     """The probability of every column."""
 

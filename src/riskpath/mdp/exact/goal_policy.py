@@ -20,7 +20,6 @@ class GoalPolicy:
     """π(t, s, x): the action depends on the time, the state and the distance x of the return so far to the goal."""
 
     tables: GoalTables
-    """The best actions."""
     goal: int
     """The threshold b of the whole return, in units."""
 

@@ -65,7 +65,6 @@ class _Window:
 
 
 def _end(weight: float, jump: bool) -> _Window:
-    """Return V where an episode ends."""
     if jump:
         return _Window(0, np.ones(1), 0.0, 1.0, (weight, weight))
     return _Window(0, np.zeros(1), 0.0, 0.0, (1 + weight, weight))

@@ -73,7 +73,6 @@ class LevelOptima:
     upper: Float[np.ndarray, " E"]
     """No policy attains more; equal to `lower` if the optimum is exact."""
     optima: GoalOptima
-    """The policies."""
     exact: bool
     """Whether rewards were not rounded."""
 

@@ -22,15 +22,12 @@ class LayerArrays:
     """The states that an episode can be in after a number of steps; S states, P pairs, O outcomes."""
 
     states: tuple[State, ...]
-    """The states."""
     first_pair: Int[np.ndarray, " S1"]
     """The number of the first pair of every state, and the number of pairs at the end."""
     actions: tuple[Action, ...]
     """The action of every pair."""
     prob: Float[np.ndarray, "P O"]
-    """The probability of every outcome."""
     reward: Float[np.ndarray, "P O"]
-    """The reward of every outcome."""
     next: Int[np.ndarray, "P O"]
     """The index of the next state in the next layer, or `END`."""
 
@@ -72,7 +69,6 @@ def start_nodes(mdp: FiniteMDP, layers: Sequence[LayerArrays]) -> list[tuple[flo
 
 
 def _arrays(mdp: FiniteMDP, layer: tuple[State, ...], following: tuple[State, ...]) -> LayerArrays:
-    """Return the arrays of one layer."""
     index = {state: number for number, state in enumerate(following)}
     listed = [outcomes for state in layer for outcomes in mdp.outcomes[state].values()]
     width = max(len(outcomes) for outcomes in listed)

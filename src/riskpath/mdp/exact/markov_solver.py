@@ -56,7 +56,7 @@ def solve_markov(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None = 
     law = Law.mix([sweep.to_go.get(state, Law.point(0.0)) for state in mdp.start], mdp.start.values())
     report = "per-step greedy, converged in one backward sweep"
     if sweep.moved:
-        report += f"; laws coarsened to {MAX_ATOMS:,} atoms, which moves returns by at most {sweep.moved:.2g}"
+        report += f"; distributions coarsened to {MAX_ATOMS:,} atoms, which moves returns by at most {sweep.moved:.2g}"
     if ties:
         report += f"; {ties}"
     details = {"converged": True, "cycle": [], "ties": ties}
@@ -96,7 +96,6 @@ def _last_to_first(mdp: FiniteMDP) -> list[State] | None:
 
 
 def _successors(mdp: FiniteMDP, state: State) -> list[State]:
-    """Return the non-terminal next states of a state."""
     listed = (o.next for outcomes in mdp.outcomes[state].values() for o in outcomes)
     return [state for state in dict.fromkeys(listed) if state in mdp.outcomes]
 
@@ -210,7 +209,6 @@ def _iterate(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None) -> So
 
 
 def _greedy_policy(mdp: FiniteMDP, table: Table, risk: RiskMeasure) -> dict[State, Action]:
-    """Return the first greedy action of every state."""
     states = dict.fromkeys(state for state, _ in table)
     return {state: first(greedy_actions(mdp, table, state, state, risk)) for state in states}
 
@@ -243,5 +241,5 @@ def _report(converged: bool, cycle: list[float], policies: list[dict[State, Acti
         values = ", ".join(f"{value:.6g}" for value in cycle)
         return f"per-step greedy, cycles through {len(cycle)} policies of value {values}"
     if len(policies) > 1 and policies[-1] == policies[-2]:
-        return f"per-step greedy, policy settled, laws still changing at the horizon ({iterations} iterations)"
+        return f"per-step greedy, policy settled, distributions still changing at the horizon ({iterations} iterations)"
     return f"per-step greedy, still changing at the horizon ({iterations} iterations)"

@@ -136,7 +136,6 @@ def _value(tables: GoalTables, risk: VaR | ReachProbability, round_up: bool) -> 
 
 
 def _range(layers: list[LayerArrays], lattice: Lattice) -> tuple[int, int]:
-    """Return the smallest and the largest return in units."""
     steps = [lattice.in_units(layer.reward, time) for time, layer in enumerate(layers)]
     low, high = return_bounds(layers, steps)[0]
     return int(low.min()), int(high.max())

@@ -59,7 +59,7 @@ def solve_timed(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None = N
     report = "optimal" if proven else f"within {gap:.3g} of the optimum"
     report += "; time and state suffice for this measure"
     if moved:
-        report += f"; returns in its law are rounded, with a standard deviation of at most {moved:.2g}"
+        report += f"; returns in its distribution are rounded, with a standard deviation of at most {moved:.2g}"
     bounds = (value, value + gap) if gap > 0 else None
     policy = timed_policy(
         {

@@ -21,7 +21,6 @@ from riskpath.risk.measures import DistortionMeasure, RiskMeasure
 STARTS = 96
 """The number of levels from which the iteration starts, in each of three families of utilities."""
 ITERATIONS = 40
-"""The largest number of iterations."""
 WORK = 400_000_000
 """The largest number of node outcomes in the first iteration; it limits the number of starts."""
 FEWEST = 20
@@ -39,7 +38,6 @@ class Visited:
     values: Float[np.ndarray, " B"]
     """β of every distribution."""
     probs: Probs
-    """The distributions."""
     utilities: Utilities
     """The utilities whose best policies have these distributions."""
 
@@ -128,7 +126,6 @@ def _thin(utilities: Utilities, limit: int) -> Utilities:
 
 
 def _best_of(known: Visited | None, new: Visited, keep: int) -> Visited:
-    """Return the best distributions of both."""
     values, probs, utilities = new.values, new.probs, new.utilities
     if known is not None:
         values = np.concatenate([known.values, values])

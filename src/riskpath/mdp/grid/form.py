@@ -33,7 +33,6 @@ class Decisions(NamedTuple):
     reward: Float[Numbers, "A n Q"]
     """The present value of reward and rise of the potential."""
     ends: Bool[Numbers, "A n Q"]
-    """Whether the episode ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +40,6 @@ class Form:
     """A problem with an exogenous price and a position on a lattice."""
 
     problem: GridProblem
-    """The problem."""
     price: int | None
     """The coordinate of the price."""
     position: int | None

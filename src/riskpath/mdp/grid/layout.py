@@ -72,7 +72,6 @@ class Layout:
     """Where states fall on the grid, and how large rewards are."""
 
     problem: GridProblem
-    """The problem."""
     decide_between: tuple[bool, ...]
     """Which axes an action can leave between two points."""
     move_between: tuple[bool, ...]

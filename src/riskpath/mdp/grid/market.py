@@ -48,7 +48,6 @@ class Bracket:
     """A policy with its simulated value and an upper bound for all policies."""
 
     policy: MarketPolicy
-    """The policy."""
     lower: float
     """The simulated value of the policy."""
     lower_error: float
@@ -58,7 +57,6 @@ class Bracket:
     upper_error: float
     """Its standard error."""
     played: Played
-    """The simulated episodes."""
     touched: dict[str, dict[str, float]]
     """For each axis how often an episode reaches an end, and the value at stake there."""
     cells: int
@@ -220,7 +218,7 @@ def own_thresholds(returns: Float[np.ndarray, " n"], utility: KinkedUtility, goa
     estimate is one of a fixed threshold; `goal` stays where the other one is not clearly better.
     """
     level, added = (1 - utility.slope) / utility.tail, np.full(returns.shape, float(goal))
-    u = lambda x: utility.slope * x + utility.tail * np.minimum(x, 0.0)  # noqa: E731
+    u = lambda x: utility.slope * x + utility.tail * np.minimum(x, 0.0)
     for half in (0, 1) if level < 1 else ():
         there, here = returns[half::2], slice(1 - half, None, 2)
         own = float(np.quantile(there, level))

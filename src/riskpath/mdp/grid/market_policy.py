@@ -26,7 +26,6 @@ class MarketPolicy:
     """A policy of the grid solver: `action, memory = policy(observation, memory, reward)`."""
 
     form: Form
-    """The problem."""
     means: MeanTables
     """The tables of the mean."""
     tail: Tail | None = None

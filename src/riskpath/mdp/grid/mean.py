@@ -20,7 +20,6 @@ class MeanTables(NamedTuple):
     """The solution of the mean on a grid of prices."""
 
     prices: PriceAxis
-    """The prices."""
     width: int
     """The number of nodes of a move."""
     before: tuple[Float[Numbers, "S L"], ...]

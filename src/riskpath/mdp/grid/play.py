@@ -33,7 +33,6 @@ class Played(NamedTuple):
     values: Float[np.ndarray, " n"]
     """The utility of the return minus the control variate."""
     prices: Float[np.ndarray, "times n"]
-    """The prices."""
     stake: Float[np.ndarray, " n"]
     """The most that an action beyond the axis of positions could have added to the utility; 0 if none was refused."""
     refused: Bool[np.ndarray, " n"]
@@ -51,15 +50,11 @@ class Chosen(NamedTuple):
     """The best actions of n states."""
 
     action: Int[Numbers, " n"]
-    """The action."""
     place: Int[Numbers, " n"]
     """The number of the next position."""
     reward: Float[Numbers, " n"]
-    """The reward."""
     ends: Bool[Numbers, " n"]
-    """Whether the episode ends."""
     refused: Bool[Numbers, " n"]
-    """Whether an action was refused."""
     stake: Float[Numbers, " n"]
     """The most that a refused action could have added."""
 

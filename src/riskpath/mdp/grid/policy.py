@@ -134,7 +134,7 @@ def remembered(problem: GridProblem, memory: Any, reward: float) -> tuple[int, f
     """Return the time and the return so far of a policy that is asked with this memory and the last reward."""
     time, total = (0, 0.0) if memory is None else (memory[0] + 1, memory[1] + problem.discount ** memory[0] * reward)
     if time >= problem.steps:
-        raise RiskpathError(f"an episode of {problem.name} has {problem.steps} steps, it needs reset")
+        raise RiskpathError(f"an episode of {problem.name} has {problem.steps} steps: call reset")
     return time, total
 
 

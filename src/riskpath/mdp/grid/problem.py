@@ -47,7 +47,7 @@ class Quadrature:
         if not np.isfinite(nodes).all() or not (weights >= 0).all():
             raise RiskpathError("a quadrature needs finite nodes and weights of at least 0")
         if abs(weights.sum() - 1) > 1e-6:
-            raise RiskpathError(f"a quadrature that loses mass: its weights sum to {weights.sum():.9g}, not to 1")
+            raise RiskpathError(f"the weights of a quadrature must sum to 1, their sum is {weights.sum():.9g}")
         object.__setattr__(self, "nodes", nodes)
         object.__setattr__(self, "weights", weights / weights.sum())
 

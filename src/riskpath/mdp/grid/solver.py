@@ -74,7 +74,7 @@ def solve_grid(
     episodes, time_limit = EPISODES if episodes is None else episodes, TIME_LIMIT if time_limit is None else time_limit
     require_counts(2, episodes=episodes)
     require_positive(time_limit=time_limit)
-    risk = as_distortion(risk, "a problem on a grid", "tables are solved for it")
+    risk = as_distortion(risk, "a problem on a grid", "rp.solve accepts it for a finite problem")
     form, parts = form_of(problem), mean_and_cvar(risk)
     wants_mean = parts is not None and (parts[0] == 0 or parts[1] == 1)  # all classes agree on the mean
     if isinstance(form, Form) and parts is not None and (wants_mean or policies == "adaptive"):

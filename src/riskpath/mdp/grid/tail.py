@@ -54,7 +54,6 @@ class Axes(NamedTuple):
     """The axes of a table."""
 
     prices: PriceAxis
-    """The prices."""
     width: int
     """The number of nodes of a move."""
     first: int
@@ -90,7 +89,6 @@ class Tail(NamedTuple):
     """The result of a backward pass."""
 
     axes: Axes
-    """The axes."""
     utility: KinkedUtility
     """u."""
     tables: tuple[Float[Numbers, "S C X"], ...]
