@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,25 @@ def new_folders(folder: Path) -> Iterator[None]:
         with contextlib.suppress(OSError, ValueError):
             for one in missing:
                 one.rmdir()
+        raise
+
+
+def require_space(place: Path, needed: int) -> None:
+    """Refuse to write where the disk has less space than needed."""
+    folder = next(one for one in (place, *place.parents) if one.exists())
+    if (free := shutil.disk_usage(folder).free) < needed:
+        raise RiskpathError(f"no space at {place}: it needs about {needed:,} bytes, and {free:,} are free")
+
+
+@contextlib.contextmanager
+def removed_on_failure(place: Path) -> Iterator[None]:
+    """Remove a file or folder, and those above it, if they are new and what another library writes there fails."""
+    new = next((one for one in (*reversed(place.parents), place) if not one.exists()), None)
+    try:
+        yield
+    except BaseException:
+        if new is not None:
+            shutil.rmtree(new, ignore_errors=True)
         raise
 
 

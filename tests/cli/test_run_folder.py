@@ -1,13 +1,15 @@
 """The folder of a run: nothing else is replaced, and an interrupted save is found."""
 
 import json
+import os
+from typing import Any
 
 import pytest
 
 import riskpath as rp
 from riskpath.cli.config_file import write_options
 from riskpath.cli.options import TrainOptions
-from riskpath.cli.run_folder import SavedRun, prepare_folder
+from riskpath.cli.run_folder import SavedRun, prepared_folder
 
 
 def put(folder, *names: str) -> None:
@@ -17,34 +19,63 @@ def put(folder, *names: str) -> None:
         (folder / name).write_text("")
 
 
+def names(folder) -> set[str]:
+    return {file.name for file in folder.iterdir()}
+
+
 def test_a_new_folder_gets_the_configuration(tmp_path):
-    prepare_folder(tmp_path / "a" / "b", {"steps": 1}, overwrite=False)
-    assert (tmp_path / "a" / "b" / "config.json").read_text() == '{"steps": 1}\n'
+    with prepared_folder(tmp_path / "a" / "b", {"steps": 1}, overwrite=False):
+        assert (tmp_path / "a" / "b" / "config.json").read_text() == '{"steps": 1}\n'
+        put(tmp_path / "a" / "b", "run/header.json", "log.jsonl")
+    assert names(tmp_path / "a" / "b") == {"config.json", "run", "log.jsonl"}
 
 
 @pytest.mark.parametrize("place", ["run", ".run.old"])
 def test_a_run_is_replaced_only_on_request(tmp_path, place):
     put(tmp_path, f"{place}/header.json", "log.jsonl", "result.json")
-    with pytest.raises(rp.RiskpathError, match=f"riskpath resume {tmp_path} continues it, --overwrite replaces it"):
-        prepare_folder(tmp_path, {}, overwrite=False)
+    line = f"riskpath resume {tmp_path} continues it, --overwrite replaces it"
+    with pytest.raises(rp.RiskpathError, match=line), prepared_folder(tmp_path, {}, overwrite=False):
+        pass
     assert (tmp_path / "log.jsonl").exists()
-    prepare_folder(tmp_path, {}, overwrite=True)
-    assert {file.name for file in tmp_path.iterdir()} == {place, "config.json"}
+    with prepared_folder(tmp_path, {}, overwrite=True):
+        put(tmp_path, "run/header.json")
+        os.utime(tmp_path / "run" / "header.json", (1, 1))
+    assert names(tmp_path) == {"run", place, "config.json"}
+
+
+def fail(out, config: dict[str, Any], overwrite: bool) -> None:
+    """Begin a run whose first save fails."""
+    with prepared_folder(out, config, overwrite):
+        (out / "log.jsonl").write_text("new")
+        raise OSError("full")
+
+
+def test_where_nothing_was_saved_the_folder_is_as_before(tmp_path):
+    with pytest.raises(OSError, match="full"):
+        fail(tmp_path / "a" / "b", {}, overwrite=False)
+    assert not list(tmp_path.iterdir())
+    put(tmp_path, "run/header.json", "log.jsonl", "result.json", "config.json")
+    with pytest.raises(OSError, match="full"):
+        fail(tmp_path, {"new": 1}, overwrite=True)
+    assert names(tmp_path) == {"run", "log.jsonl", "result.json", "config.json"}
+    assert {file.read_text() for file in tmp_path.glob("*.json*")} == {""}
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "config.json", "run/notes.txt"])
 @pytest.mark.parametrize("overwrite", [True, False])
 def test_other_files_are_never_replaced(tmp_path, name, overwrite):
     put(tmp_path, name)
-    with pytest.raises(rp.RiskpathError, match="contains other files than a run"):
-        prepare_folder(tmp_path, {}, overwrite)
+    line = "contains other files than a run"
+    with pytest.raises(rp.RiskpathError, match=line), prepared_folder(tmp_path, {}, overwrite):
+        pass
     assert (tmp_path / name).read_text() == ""
 
 
 def test_a_run_that_was_killed_before_its_first_save_is_started_anew(tmp_path):
-    prepare_folder(tmp_path, write_options(TrainOptions()), overwrite=False)
-    put(tmp_path, "log.jsonl", ".run.part/state.eqx")
-    prepare_folder(tmp_path, write_options(TrainOptions(steps=5)), overwrite=False)
+    (tmp_path / "config.json").write_text(json.dumps(write_options(TrainOptions())))
+    put(tmp_path, "log.jsonl", ".run.part/state.eqx", "tensorboard/events")
+    with prepared_folder(tmp_path, write_options(TrainOptions(steps=5)), overwrite=False):
+        put(tmp_path, "run/header.json")
     assert json.loads((tmp_path / "config.json").read_text())["steps"] == 5
 
 

@@ -31,6 +31,7 @@ def test_fields_are_passed_on():
         (None, {}, "make needs the name of an environment, got None; there are AmericanPut"),
         (rp.RiskyGrid, {}, "make needs the name of an environment, got <class"),
         (["RiskyGrid"], {}, r"make needs the name of an environment, got \['RiskyGrid'\]"),
+        ("PatrolledMaze", {"start_low": 4}, "start_low must be at most start_high, and that at most 7; got 4, 3.6"),
         ("RiskyGrid", {"fork": 5}, r"RiskyGrid has no field 'fork' \(did you mean forks\?\); there are forks, "),
     ],
 )

@@ -92,12 +92,12 @@ def test_a_cluster_gives_the_same_numbers_also_if_a_node_dies(cluster, tmp_path,
     alone = sweep()
     assert numbers(sweep(ray=cluster.address, out=tmp_path / "two")) == numbers(alone)
 
-    done: list[str] = []
+    said: list[str] = []
     first = threading.Event()
 
     def note(line: str) -> None:
-        done.append(line)
-        if len(done) == 2:
+        said.append(line)
+        if len(said) == 2:
             first.set()
 
     def kill() -> None:
@@ -108,7 +108,9 @@ def test_a_cluster_gives_the_same_numbers_also_if_a_node_dies(cluster, tmp_path,
     killer.start()
     result = sweep(ray=cluster.address, out=tmp_path / "one", progress=note)
     killer.join()
-    assert len(done) == 1 + len(result.lanes) // HOW["max_lanes"]
+    lost = [line for line in said if line.startswith("lost a node of the Ray cluster")]
+    assert lost == ["lost a node of the Ray cluster, 127.0.0.1: 2 left; its cells run again elsewhere"]
+    assert len(said) == 1 + len(result.lanes) // HOW["max_lanes"] + len(lost)
     assert (result.missing, result.failed) == (0, {})
     assert numbers(result) == numbers(alone) == numbers(rp.load_sweep(tmp_path / "one"))
     cells = [json.loads(file.read_text())["lanes"] for file in (tmp_path / "one" / "cells").iterdir()]

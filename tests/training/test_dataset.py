@@ -132,13 +132,16 @@ STEPS: dict[str, Any] = {"observations": [[0, 1, 2]], "actions": [[0, 1]], "rewa
         ({"observations": [[0, 1]]}, "an episode of 2 rewards needs 3 observations, got 2"),
         ({"actions": [[0]]}, "an episode of 2 rewards needs 2 actions, got 1"),
         ({"rewards": [[0.0, np.nan]]}, "rewards of an episode must be finite numbers"),
-        ({"rewards": []}, "cannot read episodes"),
+        ({"rewards": []}, "of the same episodes, got 1 observations, 1 actions, 0 rewards"),
+        ({"observations": None}, "observations must be a list with one array for each episode, got None"),
+        ({"rewards": "12"}, "rewards must be a list with one array for each episode, got '12'"),
+        ({"num_actions": 2.5}, "num_actions must be a whole number, got 2.5"),
         ({"actions": [[[2.0], [0.0]]]}, "actions must be whole numbers, or vectors with entries from −1 to 1"),
         ({"num_actions": 1}, "num_actions is 1, but the data contain number 1"),
         ({"num_states": 2}, "num_states is 2, but the data contain number 2"),
     ],
 )
-def test_bad_episodes_are_refused(change, line):
+def test_bad_episodes_are_refused(change, line, unchecked):
     with pytest.raises(rp.RiskpathError, match=line):
         rp.Dataset.from_episodes(**{**STEPS, **change})
 

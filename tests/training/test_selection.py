@@ -221,6 +221,11 @@ def test_a_run_of_several_levels_serves_others_by_its_first_one(run):
     alone = run.serve("cvar:0.1")
     np.testing.assert_array_equal(served.values()[0], alone.values()[0, :1])
     np.testing.assert_allclose(served.estimates()[0], alone.estimates()[0, :1], rtol=1e-4)
+    second = both.policy(setting=1, risk="cvar:0.1").state.params.critic
+    own = jax.tree.map(lambda x: x[1], eqx.filter(both.lanes.agent_state.params.critic, eqx.is_array))
+    assert same(own, eqx.filter(second, eqx.is_array))
+    with pytest.raises(rp.RiskpathError, match="no seed 0 of 1, setting 2 of 2"):
+        both.policy(setting=2, risk="cvar:0.1")
 
 
 def test_other_agents_and_measures_are_refused_in_one_line(run):

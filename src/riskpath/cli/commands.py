@@ -17,7 +17,7 @@ from riskpath.cli.run_commands import evaluate, export, push, resume, train
 from riskpath.cli.run_folder import SavedRun
 from riskpath.cli.serve_command import serve
 from riskpath.cli.sweep_command import sweep
-from riskpath.cli.tables import print_json, solution_table, solve_all, table_of
+from riskpath.cli.tables import print_json, seeds_in_words, solution_table, solve_all, table_of
 from riskpath.envs import make
 from riskpath.errors import RiskpathError
 from riskpath.mdp.exact.frontier import LEVELS
@@ -106,7 +106,9 @@ def frontier(
         with working("rolling out the policies of all levels"):
             found = run.frontier(levels, episodes)
         draw, rows, name = found.plot, found.rows(), folder.resolve().name
-        title = f"{folder} after {run.steps:,} steps: medians of {run.seeds} seeds, one training for all levels"
+        title = (
+            f"{folder} after {run.steps:,} steps, medians of {seeds_in_words(run.seeds)}, one training for all levels"
+        )
         record: Any = {"run": str(folder), "steps": run.steps, "rows": rows}
     elif env is not None:
         raise RiskpathError(f"--env is the environment of a saved run, and there is no folder {problem}")

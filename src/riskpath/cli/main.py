@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from riskpath.errors import RiskpathError
+from riskpath.errors import RiskpathError, one_line
 from riskpath.extras import EXTRAS
 from riskpath.version import __version__
 
@@ -33,6 +33,8 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(f"{error.name} is not installed: pip install 'riskpath[{extra}]'")
     except BrokenPipeError:  # the reader of our output has closed it, for example `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # for example a name that is too long, or a folder that nobody may read
+        _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else one_line(error))
 
 
 def _read(arguments: list[str]) -> Callable[[], None]:

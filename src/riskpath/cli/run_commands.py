@@ -17,8 +17,8 @@ from riskpath.agents.abilities import can_serve
 from riskpath.cli.config_file import assignments, write_options
 from riskpath.cli.environments import ENVIRONMENTS, make_environment
 from riskpath.cli.options import TrainOptions
-from riskpath.cli.run_folder import CONFIG, LOG, RESULT, RUN, SavedRun, prepare_folder
-from riskpath.cli.tables import lane_records, lanes_table, print_json, table_of
+from riskpath.cli.run_folder import CONFIG, LOG, RESULT, RUN, SavedRun, prepared_folder
+from riskpath.cli.tables import lane_records, lanes_table, print_json, seeds_in_words, table_of
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.evaluation import Evaluation
 from riskpath.experiments.records import header, write_json
@@ -51,30 +51,31 @@ def train(options: TrainOptions) -> None:
     inputs.require_fit(agent, first.spec, options.num_envs)  # before anything is written
     require_trackers(options.log)
     saving: dict[str, Any] = {}
-    if out is not None:
-        prepare_folder(out, write_options(options), options.overwrite)
-        checkpointer = Checkpointer(
-            out / RUN, options.checkpoint_every, options.checkpoint_steps, overwrite=options.overwrite
+    with contextlib.ExitStack() as folder:
+        if out is not None:
+            folder.enter_context(prepared_folder(out, write_options(options), options.overwrite))
+            every = options.checkpoint_every, options.checkpoint_steps
+            saving = {"checkpoint": Checkpointer(out / RUN, *every, overwrite=options.overwrite)}
+        trackers = make_trackers(options.log, out or Path("runs"))
+        logs = [] if out is None else [JSONLines(out / LOG)]
+        name, began = type(agent).__name__, time.monotonic()
+        about = (
+            f"training {name} on {options.env}, {agent.risk}: {options.steps:,} steps, {seeds_in_words(options.seeds)}"
         )
-        saving = {"checkpoint": checkpointer}
-    trackers = make_trackers(options.log, out or Path("runs"))
-    logs = [] if out is None else [JSONLines(out / LOG)]
-    name, began = type(agent).__name__, time.monotonic()
-    about = f"training {name} on {options.env}, {agent.risk}: {options.steps:,} steps, {_seeds(options.seeds)}"
-    Console().print(about, highlight=False)
-    run = train_agent(
-        agent,
-        environment,
-        steps=options.steps,
-        seeds=options.seeds,
-        num_envs=options.num_envs,
-        seed=options.seed,
-        evaluate_every=max(1, options.steps // 10),
-        evaluator=curve_point,
-        progress=True,
-        callbacks=[*logs, *trackers],
-        **saving,
-    )
+        Console().print(about, highlight=False)
+        run = train_agent(
+            agent,
+            environment,
+            steps=options.steps,
+            seeds=options.seeds,
+            num_envs=options.num_envs,
+            seed=options.seed,
+            evaluate_every=max(1, options.steps // 10),
+            evaluator=curve_point,
+            progress=True,
+            callbacks=[*logs, *trackers],
+            **saving,
+        )
     for tracker in trackers:
         tracker.close(run)
     _report(run, environment, f"{name} on {options.env}", time.monotonic() - began, out)
@@ -124,7 +125,7 @@ def evaluate(
     else:
         policies = ", ".join(dict.fromkeys(str(agent.risk) for agent in found.agents))
         title = (
-            f"{episodes:,} episodes of each of {_seeds(found.seeds)} after {found.steps:,} steps, "
+            f"{episodes:,} episodes of each of {seeds_in_words(found.seeds)} after {found.steps:,} steps, "
             f"policies for {policies}, 95% intervals"
         )
         for row in rows:
@@ -255,10 +256,6 @@ def _report(run: Run, problem: Any, what: str, seconds: float, out: Path | None)
         assert run.plan is not None
         hint = "" if out is None else f"; riskpath resume {out} continues it"
         raise KeyboardInterrupt(f"stopped after {run.steps:,} of {run.plan.goal:,} steps{hint}")
-
-
-def _seeds(count: int) -> str:
-    return f"{count} seeds" if count > 1 else "1 seed"
 
 
 def _figures(

@@ -1,21 +1,65 @@
 """The folder of `riskpath train --out`: run/ (the checkpoint), config.json, log.jsonl and result.json."""
 
+import contextlib
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from riskpath.cli.config_file import TYPES, assignments
 from riskpath.cli.environments import is_gymnasium, make_environment
 from riskpath.errors import RiskpathError
-from riskpath.files import disk_errors, write_json
+from riskpath.files import disk_errors, new_folders, write_json
 from riskpath.training.atomic_dir import HEADER
 from riskpath.training.run import Run, load
+from riskpath.training.trackers import TRACKERS
 
 RUN, CONFIG, LOG, RESULT = "run", "config.json", "log.jsonl", "result.json"
+FILES = (CONFIG, LOG, RESULT)
 
 
-def prepare_folder(out: Path, config: dict[str, Any], overwrite: bool) -> None:
-    """Write the configuration to a new folder; only a run is replaced, and only if `overwrite` is true."""
+@contextlib.contextmanager
+def prepared_folder(out: Path, config: dict[str, Any], overwrite: bool) -> Iterator[None]:
+    """Write the configuration to a new folder; only a run is replaced, and only if `overwrite` is true.
+
+    If no checkpoint is saved in this context, for example because the disk is full, the folder is as it was before.
+    """
+    _require_free(out, overwrite)
+    before = _last_save(out)
+    with contextlib.ExitStack() as undo:
+        with disk_errors(f"cannot write to {out}"):
+            undo.enter_context(new_folders(out))
+            undo.callback(_end, out, before)
+            for name in FILES:
+                if (out / name).exists():
+                    os.replace(out / name, _aside(out / name))
+            write_json(out / CONFIG, config)
+        yield
+
+
+def _end(out: Path, before: Any) -> None:
+    """Remove what was put aside; put it back if nothing was saved since."""
+    nothing_saved = _last_save(out) == before
+    with contextlib.suppress(OSError):
+        for file in (out / name for name in FILES):
+            if nothing_saved:
+                file.unlink(missing_ok=True)
+            if _aside(file).exists():
+                os.replace(_aside(file), file) if nothing_saved else _aside(file).unlink()
+
+
+def _aside(file: Path) -> Path:
+    return file.with_name(f".{file.name}.old")
+
+
+def _last_save(out: Path) -> Any:
+    """Return what tells one checkpoint from the next; None if there is none."""
+    header = out / RUN / HEADER
+    return (header.stat().st_ino, header.stat().st_mtime_ns) if header.is_file() else None
+
+
+def _require_free(out: Path, overwrite: bool) -> None:
     holds_run = _holds_run(out)
     if holds_run and not overwrite:
         raise RiskpathError(f"there is a run in {out}: riskpath resume {out} continues it, --overwrite replaces it")
@@ -23,10 +67,6 @@ def prepare_folder(out: Path, config: dict[str, Any], overwrite: bool) -> None:
         if (out / HEADER).is_file():
             raise RiskpathError(f"{out} is a saved run: riskpath resume {out} continues it; give a new folder")
         raise RiskpathError(f"{out} contains other files than a run; give a new folder")
-    with disk_errors(f"cannot write to {out}"):
-        for old in (LOG, RESULT):
-            (out / old).unlink(missing_ok=True)
-    write_json(out / CONFIG, config)
 
 
 def _holds_run(folder: Path) -> bool:
@@ -36,7 +76,7 @@ def _holds_run(folder: Path) -> bool:
 
 def _was_only_prepared(folder: Path) -> bool:
     """Tell whether a folder holds nothing but the configuration of a run that was killed before its first save."""
-    if not {entry.name for entry in folder.iterdir()} <= {CONFIG, LOG, f".{RUN}.part"}:
+    if not {entry.name for entry in folder.iterdir()} <= {CONFIG, LOG, f".{RUN}.part", *TRACKERS}:
         return False
     try:
         return json.loads((folder / CONFIG).read_text()).keys() == TYPES.keys()

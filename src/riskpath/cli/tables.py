@@ -24,6 +24,11 @@ CLASSES: tuple[PolicyClass, ...] = ("markov", "nested", "history", "adaptive")
 Answer = Solution | GridSolution | RiskpathError
 
 
+def seeds_in_words(count: int) -> str:
+    """Return a number of seeds in words."""
+    return f"{count} seeds" if count > 1 else "1 seed"
+
+
 def solve_all(
     problem: FiniteMDP | GridProblem, risk: RiskMeasure, randomised: bool = False, progress: Progress | None = None
 ) -> dict[str, Answer]:

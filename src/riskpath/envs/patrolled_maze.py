@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from riskpath.envs.environment import Environment
+from riskpath.errors import RiskpathError
 from riskpath.types import EnvSpec, Key
 from riskpath.validation import as_parameter, fields, require_counts, require_no_less_than_zero, require_share
 
@@ -61,6 +62,11 @@ class PatrolledMaze(Environment):
         require_share(p_patrol=self.p_patrol)
         require_no_less_than_zero(**fields(self, "mean_cost", "action_noise", "start_low", "start_high"))
         require_counts(**fields(self, "paid_steps", "max_episode_steps"))
+        ends = self.start_low, self.start_high
+        if all(isinstance(end, float) for end in ends) and not ends[0] <= ends[1] <= 7:
+            raise RiskpathError(
+                f"start_low must be at most start_high, and that at most 7; got {ends[0]:g}, {ends[1]:g}"
+            )
 
     @property
     def spec(self) -> EnvSpec:

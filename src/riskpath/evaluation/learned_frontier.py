@@ -41,16 +41,23 @@ class LearnedFrontier:
         return [dict(zip(columns, map(float, row), strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def plot(self, ax: Any = None, *, label: str | None = "learned", **style: Any) -> Any:
-        """Draw the median over seeds into matplotlib axes, beside the exact frontier, and return the axes."""
+        """Draw the median over seeds into matplotlib axes, beside the exact frontier, and return the axes.
+
+        Where episodes were sampled, the mean over seeds is drawn instead, with its 95 % interval.
+        """
         from riskpath.plot import plot_frontier  # here, because matplotlib is optional
 
         if self.exact is not None:
             ax = self.exact.plot(ax, label="exact", color="0.6")
-        values, means = np.median(self.values, axis=1), np.median(self.means, axis=1)
-        return plot_frontier(self.levels, values, means, ax, label=label, **style)
+        values, means, ends = np.median(self.values, axis=1), np.median(self.means, axis=1), None
+        if self.intervals is not None:
+            values = np.array([one.estimate for one in self.intervals])
+            ends = [one.low for one in self.intervals], [one.high for one in self.intervals]
+        return plot_frontier(self.levels, values, means, ax, ends=ends, label=label, **style)
 
     def _repr_html_(self) -> str:
         return html_table(repr(self)[1:-1], self.rows())
 
     def __repr__(self) -> str:
-        return f"<LearnedFrontier: {len(self.levels)} levels, {self.values.shape[1]} seeds>"
+        seeds = self.values.shape[1]
+        return f"<LearnedFrontier: {len(self.levels)} levels, {seeds} seed{'s' * (seeds > 1)}>"

@@ -29,7 +29,7 @@ from riskpath.evaluation.exported_policy import ExportedPolicy
 from riskpath.evaluation.onnx_policy import is_onnx, read_onnx, write_onnx
 from riskpath.evaluation.policy_tracing import FORMAT, VERSION, TracedPolicy
 from riskpath.extras import require_extra
-from riskpath.files import write_file
+from riskpath.files import disk_errors, write_file
 
 PROGRAM, DESCRIPTION = "policy.stablehlo", "policy.json"
 PLATFORMS = ("cpu", "cuda")
@@ -52,7 +52,9 @@ def write_policy(policy: TracedPolicy, path: str | Path, platforms: tuple[str, .
 def require_export(path: str | Path) -> Path:
     """Return the path of an exported policy; refuse a file that is something else."""
     place = Path(path)
-    if place.exists() and not _is_export(place):
+    with disk_errors(f"cannot write {path}"):
+        there = place.exists()
+    if there and not _is_export(place):
         raise RiskpathError(f"{path} exists and is not an exported policy: give another path")
     return place
 

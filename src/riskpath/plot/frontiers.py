@@ -12,7 +12,14 @@ LABELLED = 6
 
 
 def plot_frontier(
-    levels: Any, values: Any, means: Any, ax: Axes | None = None, *, label: str | None = None, **style: Any
+    levels: Any,
+    values: Any,
+    means: Any,
+    ax: Axes | None = None,
+    *,
+    ends: tuple[Any, Any] | None = None,
+    label: str | None = None,
+    **style: Any,
 ) -> Axes:
     """Draw the best CVaR of every level against the mean of its policy.
 
@@ -21,6 +28,7 @@ def plot_frontier(
         values: The CVaR of the policy of each level, at that level.
         means: The mean return of each of these policies.
         ax: Matplotlib axes; by default those of a new figure.
+        ends: The lower and the upper ends of intervals of the values.
         label: Text for the legend.
         style: Passed to matplotlib, for example `color="black"`.
     """
@@ -29,7 +37,9 @@ def plot_frontier(
         raise RiskpathError(
             f"levels, values and means must be lists of one length, got shapes {eta.shape}, {y.shape}, {x.shape}"
         )
-    ax, _ = _line(ax, x, y, label, style)
+    ax, colour = _line(ax, x, y, label, style)
+    if ends is not None:
+        ax.vlines(x, *ends, color=colour, alpha=0.5, linewidth=2.0)
     for index in np.unique(np.linspace(0, eta.size - 1, min(LABELLED, eta.size)).astype(int)):
         ax.annotate(f"{eta[index]:g}", (x[index], y[index]), xytext=(5, -9), textcoords="offset points", fontsize=7)
     return finish(ax, "mean return", "CVaR at the level beside the point")

@@ -85,11 +85,11 @@ function frontierChart(run) {
   const range = [{ points: levels.map((level, i) => [level, ...ends(i)]), opacity: 0.15 }];
   const series = [
     ...(best ? [{ label: "CVaR, exact", colour: "var(--exact)", points: at(best), width: 1.4 }, { label: "mean, exact", colour: "var(--exact)", points: at(bestMeans), width: 1.4, dash: "2 3" }] : []),
-    { label: "CVaR, learned", colour, points: middle(values), bands: intervals || run.seeds > 1 ? range : undefined, kind: "points" },
+    { label: "CVaR, learned", colour, points: intervals ? levels.map((level, i) => [level, intervals[i][0]]) : middle(values), bands: intervals || run.seeds > 1 ? range : undefined, kind: "points" },
     { label: "mean, learned", colour, points: middle(means), kind: "line", dash: "2 3" },
   ];
   return chart("Frontier: one training for all levels", { xLabel: "CVaR level", yLabel: "return", xDomain: [0, 1.02], series },
-    { explained: `For every level the CVaR and the mean of its policy; medians over seeds${intervals ? ", from sampled episodes; the band is the 95 % interval of the mean over seeds" : run.seeds > 1 ? ", exact; the band is their range" : ", exact"}.` });
+    { explained: `For every level the CVaR and the mean of its policy, ${intervals ? "from sampled episodes; CVaR: mean over seeds with its 95 % interval" : run.seeds > 1 ? "exact; medians over seeds and, of CVaR, their range" : "exact"}.` });
 }
 
 function profileChart(bench) {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from riskpath.errors import RiskpathError
-from riskpath.files import read_json, write_json
+from riskpath.files import disk_errors, read_json, write_json
 from riskpath.training.atomic_dir import json_digest
 
 MANIFEST, CELLS, FAILED, TABLE = "sweep.json", "cells", "failed.json", "sweep.csv"
@@ -45,14 +45,15 @@ class SweepFolder:
         Return the number of lanes that each device trains at a time: the one stored when the sweep began, or `width()`.
         """
         now = json.loads(json.dumps(configuration))
-        if (self.path / MANIFEST).exists():
-            if found := difference(self.configuration(), now):
-                raise RiskpathError(f"{self.path} holds another sweep ({found}): give another folder")
-            return self._manifest()["width"]
-        if self.path.exists() and not self.path.is_dir():
-            raise RiskpathError(f"{self.path} is a file; a sweep is kept in a folder")
-        if self.path.exists() and any(entry.suffix != ".part" for entry in self.path.iterdir()):
-            raise RiskpathError(f"{self.path} contains other files than a sweep; give a new folder")
+        with disk_errors(f"cannot use {self.path}"):
+            if (self.path / MANIFEST).exists():
+                if found := difference(self.configuration(), now):
+                    raise RiskpathError(f"{self.path} holds another sweep ({found}): give another folder")
+                return self._manifest()["width"]
+            if self.path.exists() and not self.path.is_dir():
+                raise RiskpathError(f"{self.path} is a file; a sweep is kept in a folder")
+            if self.path.exists() and any(entry.suffix != ".part" for entry in self.path.iterdir()):
+                raise RiskpathError(f"{self.path} contains other files than a sweep; give a new folder")
         lanes = width()
         write_json(self.path / MANIFEST, {"format": FORMAT, "width": lanes, "configuration": now})
         return lanes
@@ -63,8 +64,9 @@ class SweepFolder:
 
     def _manifest(self) -> dict[str, Any]:
         file = self.path / MANIFEST
-        if not file.is_file():
-            raise RiskpathError(f"there is no sweep in {self.path}: it has no {MANIFEST}")
+        with disk_errors(f"cannot read {self.path}"):
+            if not file.is_file():
+                raise RiskpathError(f"there is no sweep in {self.path}: it has no {MANIFEST}")
         content = read_json(file, "is damaged: give another folder")
         kinds = {"configuration": dict, "width": int}
         if content.get("format") != FORMAT or not all(isinstance(content.get(k), kinds[k]) for k in kinds):

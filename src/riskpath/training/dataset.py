@@ -8,6 +8,7 @@ Arrays stay as they were given, bit for bit. They are converted to what an agent
 guards an agent that learns from data alone against actions that the data never tried.
 """
 
+import inspect
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,12 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from riskpath.errors import RiskpathError, in_one_line
+from riskpath.errors import RiskpathError, in_one_line, short_repr
 from riskpath.extras import require_extra
+from riskpath.files import removed_on_failure, require_space
 from riskpath.types import EnvSpec
+from riskpath.validation import given, require_counts
 
 MASK = "action_mask"
 """The entry of Gymnasium's and Minari's infos that holds action masks."""
+
+
+EPISODE_BYTES = 20_000
+"""What a short episode takes in HDF5."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,11 +109,21 @@ class Dataset:
             num_actions: Number of actions; by default one more than the largest.
             max_episode_steps: The limit of the environment, if it has one.
         """
+        require_counts(**given(num_states=num_states, num_actions=num_actions, max_episode_steps=max_episode_steps))
+        parts = {"observations": observations, "actions": actions, "rewards": rewards}
+        for name, part in parts.items():
+            if isinstance(part, str | bytes | dict) or not hasattr(part, "__len__"):
+                raise RiskpathError(
+                    f"{name} must be a list with one array for each episode, got {short_repr(part, 60)}"
+                )
+        if len({len(part) for part in parts.values()}) > 1:
+            counts = ", ".join(f"{len(part)} {name}" for name, part in parts.items())
+            raise RiskpathError(f"give observations, actions and rewards of the same episodes, got {counts}")
         with in_one_line("cannot read episodes"):
             ends = [terminated] * len(rewards) if isinstance(terminated, bool) else list(terminated)
             masks = [None] * len(rewards) if action_masks is None else [np.asarray(mask, bool) for mask in action_masks]
-            columns = ([np.asarray(one) for one in part] for part in (observations, actions, rewards))
-            listed = [Episode(*parts) for parts in zip(*columns, map(bool, ends), masks, strict=True)]
+            columns = ([np.asarray(one) for one in part] for part in parts.values())
+            listed = [Episode(*arrays) for arrays in zip(*columns, map(bool, ends), masks, strict=True)]
             spec = _spec_of(listed, num_states, num_actions, max_episode_steps)
         return Dataset(tuple(listed), spec)
 
@@ -140,10 +157,15 @@ class Dataset:
         """
         minari = require_extra("minari", "data", "a Minari data set")
         buffers = [_buffer(number, episode) for number, episode in enumerate(self.episodes)]
-        spaces = self._spaces()
+        how = self._spaces()
+        if "jpeg_encoding" in inspect.signature(minari.create_dataset_from_buffers).parameters:
+            how["jpeg_encoding"] = False  # it would change pixels
         with in_one_line("cannot write a Minari data set"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Minari asks for an author and more: `about` may name them
-            return minari.create_dataset_from_buffers(dataset_id, buffers, **{**spaces, **about})
+            place = minari.storage.get_dataset_path(dataset_id)
+            require_space(place, sum(map(_bytes, self.episodes)))  # on a full disk, HDF5 ends the process
+            with removed_on_failure(place):
+                return minari.create_dataset_from_buffers(dataset_id, buffers, **{**how, **about})
 
     def _spaces(self) -> dict[str, Any]:
         if self.translation is not None:
@@ -170,6 +192,12 @@ def _buffer(number: int, episode: Episode) -> Any:
     arrays: Any = (episode.observations, episode.actions, episode.rewards, ends, last & ~ends, infos)
     make: Any = EpisodeBuffer
     return make(number, None, None, *arrays)
+
+
+def _bytes(episode: Episode) -> int:
+    """Return about how large an episode is in HDF5: its arrays, and what describes them."""
+    arrays = (episode.observations, episode.actions, episode.rewards, episode.action_masks)
+    return EPISODE_BYTES + 2 * len(episode.rewards) + sum(array.nbytes for array in arrays if array is not None)
 
 
 def _spec_of(episodes: list[Episode], states: int | None, actions: int | None, limit: int | None) -> EnvSpec:

@@ -71,18 +71,20 @@ class Run(RunState):
     def _repr_html_(self) -> str:
         return html_lines(repr(self)[1:-1], [str(agent) for agent in self.agents])
 
-    def serve(self, *risks: RiskMeasure | str, floor: float | None = None) -> "Run":
+    def serve(self, *risks: RiskMeasure | str, floor: float | None = None, setting: int = 0) -> "Run":
         """Return this run with other measures than the trained one, a setting for each; `Adaptive` serves every CVaR.
 
-        The first setting's networks do not change. Its candidates are compared again on held-out episodes.
+        The networks do not change. Their candidates are compared again on held-out episodes.
 
         Args:
             risks: The measures; by default the trained one.
             floor: Another floor, for an agent that was trained with `subject_to`.
+            setting: The setting whose networks serve them.
         """
-        agents, lanes = serve(self, [parse_risk(risk) for risk in risks], floor)
-        first = lambda listed: [listed[0]] * len(agents) if listed else []
-        sources, environments = first(self.sources), first(self.environments)
+        self._lane(0, setting)
+        agents, lanes = serve(self, [parse_risk(risk) for risk in risks], floor, setting)
+        repeat = lambda listed: [listed[setting]] * len(agents) if listed else []
+        sources, environments = repeat(self.sources), repeat(self.environments)
         run = Run(agents, environments, self.seeds, lanes, sources=sources, first_seed=self.first_seed)
         with counting("comparing candidates", "blocks of episodes") as progress:
             run.lanes = select_candidates(run, progress if run.sources else None)
@@ -103,9 +105,9 @@ class Run(RunState):
             risk: Another measure than the trained one, for example another level of CVaR for `Adaptive`.
             floor: Another floor than the trained one.
         """
-        if risk is not None or floor is not None:
-            return self.serve(*([] if risk is None else [risk]), floor=floor).policy(seed)
         lane = self._lane(seed, setting)
+        if risk is not None or floor is not None:
+            return self.serve(*([] if risk is None else [risk]), floor=floor, setting=setting).policy(seed)
         cpu = jax.devices("cpu")[0]  # one small network at a time is faster there than on a GPU
         if self._copied is None or self._copied[0] is not self.lanes:  # copy all lanes at once
             self._copied = self.lanes, jax.device_get((self.lanes.agent, self.lanes.agent_state))
@@ -155,7 +157,8 @@ class Run(RunState):
             seed: Seed of their randomness.
             max_episode_steps: Most steps of an episode; needed only where the environment has no limit of its own.
             env: Another environment of the same sizes, or one for each setting; by default the one trained on.
-            risk: Another measure than the trained one, for example another level of CVaR for `Adaptive`.
+            risk: Another measure than the trained one, for example another level of CVaR for `Adaptive`, served by the
+                first setting.
             progress: Show progress on a terminal, where the host steps the environment.
         """
         if risk is not None:

@@ -101,17 +101,19 @@ def _set_weights(agent: Any, state: Any, weights: Array) -> Any:
     return eqx.filter_vmap(lambda agent, state, weights: agent.with_weights(state, weights))(agent, state, weights)
 
 
-def serve(run: RunState, risks: Sequence[RiskMeasure], floor: float | None = None) -> tuple[list[Agent], Lanes]:
+def serve(
+    run: RunState, risks: Sequence[RiskMeasure], floor: float | None = None, setting: int = 0
+) -> tuple[list[Agent], Lanes]:
     """Return agents and lanes for other measures than the trained one, or another floor: a setting for each measure.
 
-    Every measure is served by the lanes of the first setting; seeds stay apart.
+    Every measure is served by the lanes of one setting; seeds stay apart.
     """
-    trained = run.agents[0]
+    trained = run.agents[setting]
     if floor is not None:
         own = trained.floor if isinstance(trained, Population) else None
         if own is None:
             raise RiskpathError('this run was trained without a floor: give its agent subject_to={"cvar:0.1": 50.0}')
-        trained = dataclasses.replace(run.agents[0], subject_to={own.measure: floor})
+        trained = dataclasses.replace(trained, subject_to={own.measure: floor})
     for risk in risks:
         if not can_serve(trained, risk):
             raise RiskpathError(
@@ -122,17 +124,17 @@ def serve(run: RunState, risks: Sequence[RiskMeasure], floor: float | None = Non
     agents = [eqx.tree_at(lambda a: a.risk, trained, risk, is_leaf=is_risk) for risk in risks or [trained.risk]]
     lanes = run.lanes
     parts = (lanes.agent_state, lanes.env, lanes.keys, lanes.recent)
-    state, env, keys, recent = _repeat_first(parts, run.seeds, len(agents))
+    state, env, keys, recent = _repeat(parts, setting * run.seeds, run.seeds, len(agents))
     agent = stack(agents, run.seeds, is_swept)
     parts = (agent, env, _refresh(agent, state, lanes.clock), keys, recent)
     return agents, eqx.tree_at(lambda s: (s.agent, s.env, s.agent_state, s.keys, s.recent), lanes, parts)
 
 
 @eqx.filter_jit
-def _repeat_first(tree: Any, seeds: int, times: int) -> Any:
-    """Return the lanes of the first setting several times."""
-    first = lambda x: jnp.tile(x[:seeds], (times, *[1] * (x.ndim - 1))) if eqx.is_array(x) else x
-    return jax.tree.map(first, tree)
+def _repeat(tree: Any, first: int, seeds: int, times: int) -> Any:
+    """Return the lanes of one setting several times."""
+    lanes = slice(first, first + seeds)
+    return jax.tree.map(lambda x: jnp.tile(x[lanes], (times, *[1] * (x.ndim - 1))) if eqx.is_array(x) else x, tree)
 
 
 @eqx.filter_jit
