@@ -19,7 +19,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([script, *arguments], capture_output=True, text=True)
 
 
-def check_library() -> rp.Policy:
+def check_library() -> rp.LearnedPolicy:
     """Import, solve and train; return the policy."""
     assert Path(rp.__file__).is_relative_to(sys.prefix), f"riskpath was imported from {rp.__file__}"
     solution = rp.solve(rp.ThreeState().mdp(), rp.CVaR(0.1), policies="adaptive")
@@ -31,7 +31,7 @@ def check_library() -> rp.Policy:
     return run.policy()
 
 
-def check_core(policy: rp.Policy) -> None:
+def check_core(policy: rp.LearnedPolicy) -> None:
     """Check that optional packages are not installed, and that the command line names its extra in one line."""
     installed = [name for name in OPTIONAL if importlib.util.find_spec(name)]
     assert not installed, f"the core has installed {installed}"
@@ -42,7 +42,7 @@ def check_core(policy: rp.Policy) -> None:
     print(done.stderr, end="")
 
 
-def check_all(policy: rp.Policy) -> None:
+def check_all(policy: rp.LearnedPolicy) -> None:
     """Solve on the command line, export and serve a policy, and draw an environment that Gymnasium made."""
     import gymnasium  # not installed with the core
 
