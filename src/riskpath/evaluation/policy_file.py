@@ -79,13 +79,14 @@ def load_policy(path: str | Path) -> ExportedPolicy:
     require_extra("flatbuffers", "export", "an exported policy")
     try:
         exported = export.deserialize(bytearray(program))
-        foreign = FOREIGN.search(exported.mlir_module())
+        if foreign := FOREIGN.search(exported.mlir_module()):
+            raise RiskpathError(f"{path} calls {foreign[1]}, which is not a numerical function: it is not loaded")
+        return ExportedPolicy(exported.call, description, device=device)
+    except RiskpathError:
+        raise
     except Exception as error:  # whatever a damaged program leads to
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise RiskpathError(f"{path} is damaged, or of a version of JAX that is too different: {reason}") from None
-    if foreign:
-        raise RiskpathError(f"{path} calls {foreign[1]}, which is not a numerical function: it is not loaded")
-    return ExportedPolicy(exported.call, description, device=device)
 
 
 def _device(path: str | Path, platforms: list[str]) -> Any:
