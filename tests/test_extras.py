@@ -117,7 +117,8 @@ def test_the_version_is_printed_without_the_extra_of_the_command_line(without_ex
 def test_the_packages_of_an_extra_are_those_of_the_project_file(extra):
     tomllib = pytest.importorskip("tomllib")
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
-    assert {line.partition(">=")[0] for line in project["optional-dependencies"][extra]} == set(EXTRAS[extra])
+    names = {line.partition(">=")[0] for line in project["optional-dependencies"][extra]}
+    assert {name for name in names if not name.startswith("riskpath[")} == set(EXTRAS[extra])
 
 
 def test_a_module_of_an_installed_extra_is_returned():

@@ -1,16 +1,18 @@
-"""Measure `riskpath serve`: a million sessions, many clients, and malformed requests beside another client.
+"""Measure `riskpath serve`: many sessions, many clients, and malformed requests beside another client.
 
     python benchmarks/speed/serving.py  # 200 clients for 60 seconds, and the rest
+    python benchmarks/speed/serving.py --only attacks
     python benchmarks/speed/serving.py --seconds 20 --clients 50 --rate 20
 
 The server is a process of its own. Clients are connections of this process that stay open; each one plays episodes of
 30 steps and asks for the next action as soon as it has the last one, or at a rate. A request is
-lost if its connection ends without an answer or if the answer is not an action. Results go to
-benchmarks/results/serving.json.
+lost if its connection ends without an answer or if the answer is not an action. Each part that was measured replaces
+the earlier one in benchmarks/results/serving.json.
 """
 
 import argparse
 import asyncio
+import collections
 import contextlib
 import json
 import os
@@ -26,10 +28,18 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import malformed
 import numpy as np
+
+import riskpath as rp
+from riskpath.files import write_json
+from riskpath.serving.sessions import Sessions
 
 STEPS = 30
 """Steps of an episode."""
+QUANTILES = {"median": 0.5, "p99": 0.99, "longest": 1.0}
+EXPIRY = 5
+"""Seconds after which an episode expires."""
 
 
 class Client:
@@ -102,57 +112,6 @@ async def load(port: int, policy: str, clients: int, seconds: float, rate: float
     }
 
 
-def malformed(policy: str) -> dict[str, list[bytes]]:
-    """Return malformed requests, each in the parts in which it is sent."""
-    path = f"/policies/{policy}/episodes"
-
-    def post(body: bytes, length: Any = None) -> list[bytes]:
-        length = len(body) if length is None else length
-        return [f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n".encode() + body]
-
-    return {
-        "deep JSON": post(b"[" * 50_000),
-        "a number of 400 digits": post(b'{"observation": [' + b"9" * 400 + b"]}"),
-        "a reward of 400 digits": post(b'{"observation": [0, 0], "reward": ' + b"9" * 400 + b"}"),
-        "huge Content-Length": post(b"{}", 10**15),
-        "Content-Length of 400 digits": post(b"{}", "9" * 400),
-        "negative Content-Length": post(b"{}", -5),
-        "no JSON": post(b"observation=1"),
-        "no HTTP": [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello\r\n\r\n"],
-        "endless headers": [b"GET / HTTP/1.1\r\nhost: x\r\n", *[b"x-y: " + b"a" * 8000 + b"\r\n"] * 40],
-        "200 MB body": [post(b"", 200_000_000)[0], *[b"a" * 1_000_000] * 200],
-        "200 MB in chunks": [
-            f"POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".encode(),
-            *[b"f4240\r\n" + b"a" * 1_000_000 + b"\r\n"] * 200,
-            b"0\r\n\r\n",
-        ],
-        "slow headers": [b"GET / HTTP/1.1\r\nhost:"],
-        "slow body": post(b"{", 100),
-    }
-
-
-async def attack(port: int, parts: list[bytes]) -> str:
-    """Send a malformed request; return the status of its answer."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-
-    async def send() -> None:
-        with contextlib.suppress(OSError):
-            for part in parts:
-                writer.write(part)
-                await writer.drain()
-
-    sending = asyncio.create_task(send())
-    try:
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
-        status = head[9:12].decode()
-        await sending
-    except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:
-        status = f"no answer: {type(error).__name__}"
-        sending.cancel()
-    writer.close()
-    return status
-
-
 @contextlib.asynccontextmanager
 async def victim(port: int, policy: str, observation: list[float], waited: list[float]) -> AsyncIterator[None]:
     """Let one client act a hundred times a second; note how long it waits."""
@@ -177,30 +136,28 @@ async def victim(port: int, policy: str, observation: list[float], waited: list[
 
 
 async def attacks(port: int, policy: str, observation: list[float]) -> dict[str, Any]:
-    """Return the answer to each malformed request, and the longest time that another client waited meanwhile.
+    """Return the answers to malformed requests, and how long another client waited meanwhile.
 
-    The 200 MB are sent by another process, so that the times are those of the server.
+    They are sent by another process, so that the times are those of the server. Nothing is sent before and after.
     """
     rows: dict[str, Any] = {}
-    for name in [None, *malformed(policy)]:
+    for name in ["nothing before", *malformed.requests(policy), "nothing after"]:
         waited: list[float] = []
         async with victim(port, policy, observation, waited):
-            if name is None:
-                await asyncio.sleep(3)
+            if name.startswith("nothing"):
+                await asyncio.sleep(10)
                 status = ""
             else:
-                command = [sys.executable, __file__, "--attack", name, "--port", str(port), "--policy", policy]
+                command = [sys.executable, malformed.__file__, str(port), policy, name]
                 process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
                 status = (await process.communicate())[0].decode().strip()
-        row = {"status": status, "median ms": round(1e3 * float(np.median(waited)), 1)}
-        rows[name or "nothing"] = row | {"longest ms": round(1e3 * max(waited), 1)}
+        times = {f"{what} ms": 1e3 * float(np.quantile(waited, q)) for what, q in QUANTILES.items()}
+        rows[name] = {"status": status, "requests": len(waited)} | {what: round(one, 1) for what, one in times.items()}
     return rows
 
 
 def million_sessions(count: int) -> dict[str, Any]:
     """Return the memory of a store of sessions before and after many of them; a tenth expires, the rest is ended."""
-    from riskpath.serving.sessions import Sessions
-
     memory, now = [np.zeros((16,), np.float32), np.zeros((), np.int32)], [0.0]
     sessions = Sessions(memory, 10_000, 600.0, lambda: now[0])
     growth: list[float] = []
@@ -216,10 +173,32 @@ def million_sessions(count: int) -> dict[str, Any]:
     return {"sessions": count, "left": len(sessions), "MB after each tenth": [round(one) for one in growth]}
 
 
+async def sessions_over_http(process: subprocess.Popen[str], port: int, policy: str, count: int, first: bytes) -> Any:
+    """Return the memory of the server after each tenth of many sessions; a tenth expires, the rest is ended."""
+    numbers, statuses = iter(range(count)), collections.Counter[int]()
+    growth = [resident(process)]
+
+    async def play() -> None:
+        client = Client(port, policy)
+        await client.open()
+        for number in numbers:
+            status, body = await client.ask("POST", client.path, first)
+            statuses[status] += 1
+            if number % 10:
+                await client.ask("DELETE", f"{client.path}/{json.loads(body)['episode']}")
+            if number % (count // 10) == count // 10 - 1:
+                growth.append(resident(process))
+        client.writer.close()
+
+    await asyncio.gather(*(play() for _ in range(20)))
+    return {"sessions": count, "statuses": dict(statuses), "MB before and after each tenth": growth}
+
+
 @contextlib.contextmanager
 def server(path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Start `riskpath serve` and stop it; yield the process and the port."""
     command = [sys.executable, "-m", "riskpath", "serve", f"policy={path}", "--port", "0", "--request-seconds", "3"]
+    command += ["--episode-seconds", str(EXPIRY)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
     assert process.stdout is not None
     line = process.stdout.readline()
@@ -256,8 +235,6 @@ def processor_seconds(process: subprocess.Popen[str]) -> float:
 
 def measure_server(options: argparse.Namespace) -> dict[str, Any]:
     """Return what was measured of a server."""
-    import riskpath as rp  # the processes that attack do not need it
-
     record: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         agent = rp.Adaptive(rp.CVaR(0.25), training=rp.Training(learning_starts=100), selection_episodes=0)
@@ -265,23 +242,21 @@ def measure_server(options: argparse.Namespace) -> dict[str, Any]:
         path = run.policy().export(Path(folder) / "policy.zip", platforms=("cpu",))
         observation = [0.0] * run.spec.observation_shape[0]
         with server(path) as (process, port):
-            memory = [resident(process)]
             if options.only in (None, "load"):
-                before, own = processor_seconds(process), time.process_time()
+                memory, before, own = resident(process), processor_seconds(process), time.process_time()
                 row = asyncio.run(load(port, "policy", options.clients, options.seconds, options.rate, observation))
                 count = row["actions per second"] * row["seconds"]
                 row["server, processor µs per action"] = round(1e6 * (processor_seconds(process) - before) / count)
                 row["clients, processor µs per action"] = round(1e6 * (time.process_time() - own) / count)
-                record["load of clients"] = row
-                print(record["load of clients"])
-                memory.append(resident(process))
+                record["load of clients"] = row | {"MB before and after": [memory, resident(process)]}
+            if options.only in (None, "sessions"):
+                first, count = json.dumps({"observation": observation}).encode(), options.http_sessions
+                done = sessions_over_http(process, port, "policy", count, first)
+                record["sessions over HTTP"] = asyncio.run(done)
             if options.only in (None, "attacks"):
-                record["malformed"] = asyncio.run(attacks(port, "policy", observation))
-                for name, row in record["malformed"].items():
-                    print(f"{name:30}{row}")
-                memory.append(resident(process))
-            record["MB of the server"] = memory
-            print("MB of the server", memory)
+                memory = resident(process)
+                rows = asyncio.run(attacks(port, "policy", observation))
+                record["malformed"] = rows | {"MB before and after": [memory, resident(process)]}
     return record
 
 
@@ -291,25 +266,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=0.0, help="actions per second of each client; 0: at once")
     parser.add_argument("--sessions", type=int, default=1_000_000)
+    parser.add_argument("--http-sessions", type=int, default=20_000)
     parser.add_argument("--only", choices=["load", "attacks", "sessions"])
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "results" / "serving.json")
-    parser.add_argument("--attack", help=argparse.SUPPRESS)
-    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--policy", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.attack:
-        print(asyncio.run(attack(options.port, malformed(options.policy)[options.attack])))
-        return
-    record: dict[str, Any] = {"machine": platform.machine(), "cores": os.cpu_count(), "load": os.getloadavg()}
-    if options.only in (None, "sessions"):
-        record["sessions"] = million_sessions(options.sessions)
-        print(record["sessions"])
-    if options.only != "sessions":
-        record |= measure_server(options)
-    if options.only is None:
-        from riskpath.experiments.records import write_json
-
-        write_json(options.out, record)
+    machine = {"machine": platform.machine(), "cores": os.cpu_count(), "load before": os.getloadavg()}
+    found = {"sessions": million_sessions(options.sessions)} if options.only in (None, "sessions") else {}
+    found |= measure_server(options)
+    for name, part in found.items():
+        print(name, *(f"    {key}: {value}" for key, value in part.items()), sep="\n")
+    earlier = json.loads(options.out.read_text()) if options.out.exists() else {}
+    after = {"load after": os.getloadavg()}
+    write_json(options.out, earlier | {name: machine | after | part for name, part in found.items()})
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import json
 import sys
 import threading
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -87,7 +88,7 @@ def test_a_file_needs_nothing_but_jax(pair):
     policy, _, path, observations = pair
     with zipfile.ZipFile(path) as archive:
         about = json.loads(archive.read("policy.json"))
-        step = jax.jit(jax.export.deserialize(bytearray(archive.read("policy.stablehlo"))).call)
+        step = jax.jit(export.deserialize(bytearray(archive.read("policy.stablehlo"))).call)
     memory = tuple(np.zeros((1, *leaf["shape"]), leaf["dtype"]) for leaf in about["memory"])
     first = about["states"].index(observations[0]) if about["states"] else observations[0]
     observation = np.asarray([first], about["observation"]["dtype"])
@@ -184,6 +185,18 @@ def rewarded() -> Any:
     return untrained(rp.Adaptive(rp.CVaR(0.3), network=TINY), OBSERVED_ENV).compiled()
 
 
+def forged(path: Path) -> Path:
+    """Write a policy whose program calls Python, by a number that JAX does not check."""
+    target = "xla_ffi_python_cpu_callback"
+    call = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct((), np.float32), has_side_effect=True)
+    checks = [export.DisabledSafetyCheck.custom_call(target)]
+    program = export.export(jax.jit(lambda x: call(x, index=np.uint64(1))), disabled_checks=checks)(np.float32(0))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("policy.json", json.dumps({"format": "riskpath policy", "version": 1}))
+        archive.writestr("policy.stablehlo", program.serialize())
+    return path
+
+
 @pytest.mark.parametrize(
     ("call", "line"),
     [
@@ -191,6 +204,10 @@ def rewarded() -> Any:
         (lambda path: rp.load_policy(path / "text.zip"), r"text.zip is not an exported policy$"),
         (lambda path: rp.load_policy(path / "other.zip"), r"other.zip has another format than riskpath policy 1$"),
         (lambda path: rp.load_policy(path / "damaged.zip"), r"damaged.zip is damaged, or of a version of JAX"),
+        (
+            lambda path: rp.load_policy(forged(path / "bad.zip")),
+            r"bad.zip calls xla_ffi_python_cpu_callback",
+        ),
         (lambda path: mean_agent().export(path / "text.zip"), r"text.zip exists and is not an exported policy"),
         (lambda path: mean_agent().compiled()("c"), r"the problem has no state 'c'$"),
         (lambda path: mean_agent().act_batch(0), r"act_batch takes observations of several environments"),

@@ -17,6 +17,7 @@ and every array has an axis of environments first. `starts` resets a memory, so 
 import contextlib
 import io
 import json
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,11 @@ PLATFORMS = ("cpu", "cuda")
 """Where an exported program runs by default."""
 KNOWN = ("cpu", "cuda", "rocm", "tpu")
 """Where it can run."""
+
+FOREIGN = re.compile(
+    r"custom_call(?! @(?:shape_assertion|(?:cu|hip)_threefry2x32_ffi|lapack_\w+_ffi|stablehlo\.\w+)\()\W*([\w.]+)"
+)
+"""Finds calls of functions outside of a program that are not numerical: callbacks read memory that a file points to."""
 
 
 def write_policy(policy: TracedPolicy, path: str | Path, platforms: tuple[str, ...] = PLATFORMS) -> Path:
@@ -74,7 +80,12 @@ def load_policy(path: str | Path) -> ExportedPolicy:
     device = _device(path, description.get("platforms", list(PLATFORMS)))
     require_extra("flatbuffers", "export", "an exported policy")
     try:
-        return ExportedPolicy(export.deserialize(bytearray(program)).call, description, device=device)
+        exported = export.deserialize(bytearray(program))
+        if foreign := FOREIGN.search(exported.mlir_module()):
+            raise RiskpathError(f"{path} calls {foreign[1]}, which is not a numerical function: it is not loaded")
+        return ExportedPolicy(exported.call, description, device=device)
+    except RiskpathError:
+        raise
     except Exception as error:  # whatever a damaged program leads to
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise RiskpathError(f"{path} is damaged, or of a version of JAX that is too different: {reason}") from None
