@@ -1,6 +1,7 @@
 """Checks of numbers in a user's input. A wrong number is refused at once, in one line that names it."""
 
 import math
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
@@ -43,30 +44,22 @@ def require_counts(least: int = 1, /, **counts: Any) -> None:
 
 def require_positive(**values: Any) -> None:
     """Require numbers above 0, for rates and scales."""
-    for name, value in _python_numbers(values).items():
-        if not value > 0:
-            raise RiskpathError(f"{name} must be more than 0, got {value:g}")
+    _require(values, "more than 0", lambda value: value > 0)
 
 
 def require_no_less_than_zero(**values: Any) -> None:
     """Require numbers from 0 on, for learning rates: 0 switches learning off."""
-    for name, value in _python_numbers(values).items():
-        if not value >= 0:
-            raise RiskpathError(f"{name} must be at least 0, got {value:g}")
+    _require(values, "at least 0", lambda value: value >= 0)
 
 
 def require_share(**values: Any) -> None:
     """Require numbers from 0 to 1, for probabilities and shares."""
-    for name, value in _python_numbers(values).items():
-        if not 0 <= value <= 1:
-            raise RiskpathError(f"{name} must be from 0 to 1, got {value:g}")
+    _require(values, "from 0 to 1", lambda value: 0 <= value <= 1)
 
 
 def require_finite(**values: Any) -> None:
     """Require finite numbers, for rewards and costs."""
-    for name, value in _python_numbers(values).items():
-        if not math.isfinite(value):
-            raise RiskpathError(f"{name} must be a finite number, got {value:g}")
+    _require(values, "a finite number", math.isfinite)
 
 
 def as_numbers(values: Any, what: str) -> np.ndarray:
@@ -103,12 +96,13 @@ def require_widths(**tuples: Any) -> None:
             raise RiskpathError(f"{name} must be a tuple of whole numbers, for example (64,); got {short_repr(widths)}")
 
 
-def _python_numbers(values: dict[str, Any]) -> dict[str, float]:
-    """Return the values that are Python numbers; refuse those that cannot be numbers.
+def _require(values: dict[str, Any], accepted: str, good: Callable[[float], bool]) -> None:
+    """Require numbers of a kind.
 
-    Arrays are left out: during training the float fields of an agent are arrays, whose values may be unknown.
+    Arrays pass as they are: during training the float fields of an agent are arrays, whose values may be unknown.
     """
     for name, value in values.items():
         if not (isinstance(value, Real) and not isinstance(value, bool)) and not hasattr(value, "dtype"):
             raise RiskpathError(f"{name} must be a number, got {short_repr(value)}")
-    return {name: _as_float(value) for name, value in values.items() if isinstance(value, Real)}
+        if isinstance(value, Real) and not good(number := _as_float(value)):
+            raise RiskpathError(f"{name} must be {accepted}, got {number:g}")

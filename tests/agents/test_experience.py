@@ -19,10 +19,10 @@ SPEC = EnvSpec(2, (), num_states=1_000, max_episode_steps=6)
 @pytest.mark.parametrize(
     ("experience", "num_envs", "moves", "updates", "warm_up"),
     [
-        (Replay(100, 4, 1, 50), 1, 1, 1, 50),
-        (Replay(100, 4, 1, 50), 8, 1, 8, 50),
-        (Replay(100, 4, 8, 50), 2, 4, 1, 50),
-        (Replay(100, 4, 8, 50), 16, 1, 2, 50),
+        (Replay(100, 4, 1, warm_up=50), 1, 1, 1, 50),
+        (Replay(100, 4, 1, warm_up=50), 8, 1, 8, 50),
+        (Replay(100, 4, 8, warm_up=50), 2, 4, 1, 50),
+        (Replay(100, 4, 8, warm_up=50), 16, 1, 2, 50),
         (Rollout(5), 3, 5, 1, 0),
         (Logged(100, 4), 1, 0, 1, 0),
     ],
@@ -32,7 +32,7 @@ def test_an_iteration_is_moves_and_updates(experience, num_envs, moves, updates,
     assert (*experience.iteration(num_envs), experience.warm_up) == (moves, updates, warm_up)
 
 
-@pytest.mark.parametrize(("experience", "num_envs"), [(Replay(100, 4, 3, 0), 2), (Logged(100, 4), 2)])
+@pytest.mark.parametrize(("experience", "num_envs"), [(Replay(100, 4, 3), 2), (Logged(100, 4), 2)])
 def test_environments_that_leave_a_rest_are_refused(experience, num_envs):
     with pytest.raises(rp.RiskpathError, match="num_envs"):
         experience.require_fit(num_envs)

@@ -18,12 +18,12 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def stderr(monkeypatch) -> Terminal:
+def terminal(monkeypatch) -> Terminal:
+    """Make stderr a terminal; called within a test, because pytest replaces stderr before it."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    return terminal
+    monkeypatch.setattr(sys, "stderr", stderr := Terminal())
+    return stderr
 
 
 def run(steps: int = 400, risks: tuple[str, ...] = ("cvar:0.1",), seeds: int = 2, discount: float = 1.0) -> rp.Run:
@@ -94,7 +94,8 @@ def test_the_time_left_counts_from_where_the_run_was_resumed(monkeypatch):
     assert pace.left(12_000) == 0
 
 
-def test_the_bar_shows_steps_speed_time_left_and_episodes(stderr):
+def test_the_bar_shows_steps_speed_time_left_and_episodes(monkeypatch):
+    stderr = terminal(monkeypatch)
     bar = progress.TrainingBar(1000)
     bar(run(100), {})
     bar(run(400), record())
@@ -110,7 +111,8 @@ def test_the_bar_shows_steps_speed_time_left_and_episodes(stderr):
     assert not progress._SHOWN
 
 
-def test_a_spinner_shows_the_work(stderr):
+def test_a_spinner_shows_the_work(monkeypatch):
+    stderr = terminal(monkeypatch)
     with progress.working("solving RiskyGrid"):
         pass
     assert "solving RiskyGrid" in stderr.getvalue()

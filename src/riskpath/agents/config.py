@@ -98,9 +98,9 @@ class Training(BaseTraining):
 
     def experience(self, agent: Any, spec: EnvSpec) -> Replay:
         """Return a replay buffer; an agent with an actor needs a batch for each gradient step of the critics."""
-        batches = agent.actor.policy_delay if isinstance(agent, ActorCritic) else 1
-        sizes = (self.buffer_size, self.batch_size * batches, self.train_freq, self.learning_starts)
-        return Replay(*sizes, agent.window(spec), agent.n_steps)
+        batches = agent.actor.policy_delay if hasattr(agent, "actor") else 1
+        sizes = (self.buffer_size, self.batch_size * batches, self.train_freq)
+        return Replay(*sizes, agent.window(spec), agent.n_steps, warm_up=self.learning_starts)
 
     def optimiser(self, eps: float = 1e-6) -> Optimiser:
         """Return the optimiser of the critics."""

@@ -23,7 +23,7 @@ from riskpath.types import Keys, TimeStep, Trajectory, Transition
 class Experience(eqx.Module):
     """How environment steps become batches; all fields are static."""
 
-    warm_up: eqx.AbstractVar[int]
+    warm_up: int = eqx.field(static=True, default=0, kw_only=True)
     """Exploratory environment steps of each lane before it learns."""
 
     @abc.abstractmethod
@@ -64,7 +64,6 @@ class Replay(Experience):
     """Samples for each update."""
     train_freq: int = eqx.field(static=True)
     """Environment steps for each update."""
-    warm_up: int = eqx.field(static=True)
     window: int = eqx.field(static=True, default=0)
     """Observations of history with each sample; 0 for none."""
     n_steps: int = eqx.field(static=True, default=1)
@@ -95,7 +94,6 @@ class Rollout(Experience):
 
     length: int = eqx.field(static=True)
     """T, the steps of every environment between two updates."""
-    warm_up: int = eqx.field(static=True, default=0)
 
     def iteration(self, num_envs: int) -> tuple[int, int]:
         return self.length, 1
@@ -127,7 +125,6 @@ class Logged(Experience):
     """As in `Replay`."""
     n_steps: int = eqx.field(static=True, default=1)
     """As in `Replay`."""
-    warm_up: int = eqx.field(static=True, default=0)
 
     def iteration(self, num_envs: int) -> tuple[int, int]:
         return 0, 1  # no environment is stepped

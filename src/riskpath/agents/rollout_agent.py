@@ -163,15 +163,11 @@ def clipped_epochs(
     """Return the state and metrics after several epochs of PPO on a rollout.
 
     Args:
-        agent: The agent.
-        state: Its state.
+        agent, state, unit, clock, key: As in an update; the unit is that of the critic.
         of: Returns the policy and the predicted value, for parameters and a step.
         steps: The rollout, with `Taken`, or a tuple that starts with it, as extras.
         gains: What each step earns, in units.
         following: The predicted value after each step, in units.
-        unit: The unit of the critic.
-        clock: The progress of the training.
-        key: The random key.
         limit: Changes the advantages that train the policy.
     """
     values = taken_of(steps).value / unit

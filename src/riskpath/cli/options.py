@@ -1,6 +1,7 @@
 """Typed fields as options of the command line: how tyro reads measures and hyperparameters, and their short names."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -65,48 +66,28 @@ class TrainOptions:
 
 
 @PARSERS.primitive_rule
-def _risk_measure(
-    info: tyro.constructors.PrimitiveTypeInfo,
-) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
-    if not (isinstance(info.type, type) and issubclass(info.type, RiskMeasure)):
+def _one_word(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    """Read a risk measure, an optimiser of Optax or a float hyperparameter from one word.
+
+    A float hyperparameter is an array only inside of a compiled program; some may be "None".
+    """
+    kind, optional = info.type, info.type == float | Array | None
+    read: Callable[[str], Any]
+    if isinstance(kind, type) and issubclass(kind, RiskMeasure):
+        metavar, read, fits = "RISK", parse_risk, lambda value: isinstance(value, RiskMeasure)
+    elif kind == Transformation:
+        metavar, read, fits = "OPTIMISER", str, lambda value: isinstance(value, str) or callable(value)
+    elif optional or kind == float | Array:
+        metavar = "{None}|FLOAT" if optional else "FLOAT"
+        read = lambda word: None if optional and word == "None" else float(word)
+        fits = lambda value: isinstance(value, int | float) or (optional and value is None)
+    else:
         return None
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
-        metavar="RISK",
-        instance_from_str=lambda words: parse_risk(words[0]),
-        is_instance=lambda value: isinstance(value, RiskMeasure),
-        str_from_instance=lambda value: [str(value)],
-    )
-
-
-@PARSERS.primitive_rule
-def _float_hyperparameter(
-    info: tyro.constructors.PrimitiveTypeInfo,
-) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
-    """Read a float hyperparameter, which is an array only inside of a compiled program, from a number (or "None")."""
-    optional = info.type == float | Array | None
-    if info.type != float | Array and not optional:
-        return None
-    return tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="{None}|FLOAT" if optional else "FLOAT",
-        instance_from_str=lambda words: None if optional and words[0] == "None" else float(words[0]),
-        is_instance=lambda value: isinstance(value, int | float) or (optional and value is None),
-        str_from_instance=lambda value: [str(value)],
-    )
-
-
-@PARSERS.primitive_rule
-def _gradient_transformation(
-    info: tyro.constructors.PrimitiveTypeInfo,
-) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
-    if info.type != Transformation:
-        return None
-    return tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="OPTIMISER",
-        instance_from_str=lambda words: words[0],
-        is_instance=lambda value: isinstance(value, str) or callable(value),
+        metavar=metavar,
+        instance_from_str=lambda words: read(words[0]),
+        is_instance=fits,
         str_from_instance=lambda value: [str(value)],
     )
 

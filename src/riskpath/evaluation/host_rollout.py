@@ -31,17 +31,8 @@ def rollout_on_host(
     """Roll out greedy episodes of every lane.
 
     An environment that has finished an episode starts the next one of its lane, until all have begun. Every started
-    episode is finished and counted, so that the sample does not favour short ones.
-
-    Args:
-        agent: The agents, with an axis of lanes.
-        state: Their states, likewise.
-        vector: The environments, the same number for each lane; they do not draw from keys.
-        spec: Their specification.
-        episodes: Number of episodes for each lane.
-        limit: Steps after which the environments truncate an episode for this evaluation.
-        key: Random key.
-        progress: Called with the number of episodes that are finished and of all episodes.
+    episode is finished and counted, so that the sample does not favour short ones. After `limit` steps the environments
+    truncate an episode for this evaluation.
     """
     lanes, size = lane_count(state), vector.num_envs
     accounts = _Accounts(lanes, size, episodes, np.asarray(agent.discount, np.float64))

@@ -35,15 +35,7 @@ class PolicyBatch:
     def __init__(
         self, agent: Agent, state: AgentState, environment: Environment, available: np.ndarray | None, mixed: bool
     ):
-        """Prepare a policy.
-
-        Args:
-            agent: The agent.
-            state: Its trained state.
-            environment: Where it was trained.
-            available: The actions that every state of a finite problem has.
-            mixed: Whether one of several policies is drawn at the start of an episode.
-        """
+        """Prepare a policy; `mixed` tells whether one of several is drawn at the start of an episode."""
         self.agent, self.state, self.environment = agent, state, environment
         self.available, self.mixed = available, mixed
         self.spec, self.translation = environment.spec, getattr(environment, "translation", None)

@@ -63,14 +63,7 @@ def gather(
     about: dict[str, str] | None = None,
     lookup: Lookup | None = None,
 ) -> RunRecord:
-    """Return the record of a run.
-
-    Args:
-        run: The run.
-        title: Its name; by default its agent and its environment.
-        about: More facts about the run, by name.
-        lookup: Returns an optimum that is known already, for an environment and a measure.
-    """
+    """Return the record of a run, with more facts `about` it; `lookup` returns optima that are known already."""
     name, agent = _environment_name(run), type(run.agents[0]).__name__
     notes, (found, discounted, note) = list(run.notices), _measured(run)
     estimates, believed = run.estimates(), _believed(run) if isinstance(run.agents[0], Quantiles) else None

@@ -28,13 +28,9 @@ class OutOfTime(Exception):
 def find_optimum(
     env: Any, risk: RiskMeasure, small: bool, lookup: Lookup | None = None
 ) -> tuple[OptimumRecord | None, str]:
-    """Return the optimum of the undiscounted return, and a note if it is left out.
+    """Return the optimum of the undiscounted return, and a note if it is left out; only a small problem is solved.
 
-    Args:
-        env: The environment of a run.
-        risk: The measure.
-        small: Whether the problem is small enough to try.
-        lookup: Is asked first where the problem has more than a few states.
+    Where the problem has more than a few states, `lookup` is asked first.
     """
     few = has_few_states(env)
     if not few and lookup is not None:

@@ -60,11 +60,7 @@ def push_run(run: Run, folder: str | Path, title: str | None = None) -> Path:
 def model_card(run: Run, found: Measured | None, files: dict[str, str], title: str) -> str:
     """Return the model card in Markdown; the lines at its top are those that file hosts read.
 
-    Args:
-        run: The run.
-        found: The returns of its policies; None if it has no environment to play in.
-        files: What is in the folder, and what for.
-        title: The heading.
+    `found` has the returns of its policies, None if there is no environment to play in; `files` what the folder holds.
     """
     risks = ", ".join(dict.fromkeys(str(agent.risk) for agent in run.agents))
     about = f"{run.steps:,} steps" + ("" if run.finished or run.plan is None else f" of {run.plan.goal:,}")

@@ -34,19 +34,7 @@ def train_in_chunks(
     devices: int | None,
     kernels: ModuleType | None,
 ) -> None:
-    """Train a run as planned.
-
-    Args:
-        run: The run.
-        plan: Its steps.
-        evaluate: Returns a point of the learning curve.
-        checkpointer: Saves the run, if it is time to.
-        functions: Called after every chunk, with the run and its metrics.
-        pace: Its speed and the time left.
-        bar: Whether a bar shows the progress, also of evaluations.
-        devices: The largest number of devices.
-        kernels: Those that a chunk uses, but not what is compiled between chunks.
-    """
+    """Train a run as planned; chunks use the kernels, what is compiled between them does not."""
     saves = (checkpointer and checkpointer.every_steps) or plan.steps
     length = min(plan.evaluate_every or plan.steps, saves, plan.steps // 50 or 1, MOST_STEPS)
     left = max(0, plan.goal - run.steps)

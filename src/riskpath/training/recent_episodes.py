@@ -51,10 +51,7 @@ class RecentEpisodes(eqx.Module):
         """Return figures of the last hundred episodes of every lane; nothing until each lane has finished one.
 
         The names are those of Stable-Baselines3 where possible. `ep_rew_mean` is the mean of undiscounted returns,
-        `ep_rew_risk` the agent's own measure of its own, discounted returns, `ep_len_mean` the mean length.
-
-        Args:
-            risks: The measure of each lane.
+        `ep_rew_risk` the lane's own measure (`risks`) of its own, discounted returns, `ep_len_mean` the mean length.
         """
         ring, counts = np.asarray(self.ring, np.float64), np.asarray(self.count)
         if not counts.all():

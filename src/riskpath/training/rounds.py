@@ -56,12 +56,8 @@ class Round:
 def in_chunks(lanes: Any, steps: int, chunk: int, explore: Any, train: Any) -> Generator[tuple[Any, dict[str, Any]]]:
     """Explore until learning starts, then train, and yield lanes and metrics after every chunk.
 
-    Args:
-        lanes: The current state of training.
-        steps: The approximate number of further steps of each lane.
-        chunk: The approximate number of steps in one chunk; it has one round at least.
-        explore: A function of lanes and a number of steps of every environment that returns lanes and metrics.
-        train: A function of lanes and a number of rounds that returns lanes and metrics.
+    Each lane takes about `steps` further steps, in chunks of about `chunk` steps, at least one round. `explore` gets
+    the lanes and a number of steps of every environment, `train` the lanes and a number of rounds.
     """
     goal, each = int(lanes.steps) + steps, lanes.round.steps
     if (warm := min(steps, lanes.experience.warm_up - int(lanes.steps))) > 0:

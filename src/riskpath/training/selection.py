@@ -38,12 +38,7 @@ trusted. In a compiled program a step of evaluation takes about a hundredth of t
 
 
 def select_candidates(run: RunState, progress: Progress | None = None) -> Lanes:
-    """Return the lanes with the best candidate, or mixture of candidates, of each.
-
-    Args:
-        run: The run.
-        progress: Called with the number of blocks of episodes that were played and of all.
-    """
+    """Return the lanes with the best candidate, or mixture of candidates, of each."""
     agent, lanes = run.agents[0], run.lanes
     if not isinstance(agent, Population):
         return lanes

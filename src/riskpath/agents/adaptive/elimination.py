@@ -41,11 +41,8 @@ def eliminate(
 ) -> tuple[Int[np.ndarray, " L"], Float[np.ndarray, "L M N"]]:
     """Return the best candidate of each lane, and the returns of all candidates in the first round.
 
-    Args:
-        risks: The measure of each lane.
-        candidates: How many candidates each lane has.
-        preferred: The candidate of each lane that is played unless another one is better.
-        play: Returns a block of returns for each lane, given the candidate that it plays and a seed.
+    The preferred candidate is played unless another one is better. `play` returns a block of returns for each lane,
+    given the candidate that it plays and a seed.
     """
     left, seed, first = np.tile(np.arange(candidates), (len(risks), 1)), HELD_OUT, None
     returns = np.zeros((*left.shape, 0))

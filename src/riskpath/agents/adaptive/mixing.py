@@ -71,10 +71,7 @@ def best_mixture(
 ) -> Float[np.ndarray, " M"]:
     """Return the weights of the best mixture; the weight of the best candidate is 1 where no mixture is clearly better.
 
-    Args:
-        risk: The measure β.
-        returns: Returns of every candidate.
-        best: The best candidate, if it is known from more episodes than these.
+    `best` is the best candidate, if it is known from more episodes than these.
     """
     candidates = np.eye(len(returns))
     if best is None:
