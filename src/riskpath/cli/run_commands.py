@@ -30,7 +30,7 @@ from riskpath.training.callbacks import JSONLines
 from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.progress import working
 from riskpath.training.run import Run
-from riskpath.training.trackers import make_trackers, require_trackers
+from riskpath.training.trackers import open_trackers, require_trackers
 from riskpath.training.train import train as train_agent
 from riskpath.validation import given, require_counts, require_positive
 
@@ -57,26 +57,24 @@ def train(options: TrainOptions) -> None:
             out / RUN, options.checkpoint_every, options.checkpoint_steps, overwrite=options.overwrite
         )
         saving = {"checkpoint": checkpointer}
-    trackers = make_trackers(options.log, out or Path("runs"))
     logs = [] if out is None else [JSONLines(out / LOG)]
     name, began = type(agent).__name__, time.monotonic()
     about = f"training {name} on {options.env}, {agent.risk}: {options.steps:,} steps, {_seeds(options.seeds)}"
     Console().print(about, highlight=False)
-    run = train_agent(
-        agent,
-        environment,
-        steps=options.steps,
-        seeds=options.seeds,
-        num_envs=options.num_envs,
-        seed=options.seed,
-        evaluate_every=max(1, options.steps // 10),
-        evaluator=curve_point,
-        progress=True,
-        callbacks=[*logs, *trackers],
-        **saving,
-    )
-    for tracker in trackers:
-        tracker.close(run)
+    with open_trackers(options.log, out or Path("runs")) as trackers:
+        run = train_agent(
+            agent,
+            environment,
+            steps=options.steps,
+            seeds=options.seeds,
+            num_envs=options.num_envs,
+            seed=options.seed,
+            evaluate_every=max(1, options.steps // 10),
+            evaluator=curve_point,
+            progress=True,
+            callbacks=[*logs, *trackers],
+            **saving,
+        )
     _report(run, environment, f"{name} on {options.env}", time.monotonic() - began, out)
 
 
@@ -140,6 +138,7 @@ def resume(
     set: Fields = (),
     checkpoint_every: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None,
     checkpoint_steps: Annotated[int | None, tyro.conf.arg(metavar="STEPS")] = None,
+    log: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="TRACKER")] = None,
 ) -> None:
     """Continue a saved run: finish what was planned, or train for more steps.
 
@@ -151,6 +150,7 @@ def resume(
         checkpoint_every: Save when this time has passed since the last save; by default as in training.
         checkpoint_steps: Also save after a chunk in which the run has passed a multiple of this number of steps; by
             default as in training.
+        log: Also log to tensorboard, wandb or mlflow, after what training has logged there; by default as in training.
     """
     require_counts(**given(steps=steps))
     _require_intervals(checkpoint_every, checkpoint_steps)
@@ -158,20 +158,25 @@ def resume(
     found = saved.load(saved.named_environment(env, set))
     if steps is None and found.finished:
         raise RiskpathError(f"{run} is finished, at {found.steps:,} steps; give --steps to continue it")
+    names = saved.config.get("log", ()) if log is None else log
+    require_trackers(names)
+    ours = saved.from_command_line
     every = found.plan.evaluate_every if found.plan else None
     checkpointer = Checkpointer(
         saved.checkpoint,
         checkpoint_every or saved.config.get("checkpoint_every", TrainOptions.checkpoint_every),
         checkpoint_steps or saved.config.get("checkpoint_steps"),
     )
-    train_agent(
-        found,
-        **({} if steps is None else {"steps": steps, "evaluate_every": every}),
-        evaluator=None if every is None else curve_point,
-        progress=True,
-        checkpoint=checkpointer,
-        callbacks=[JSONLines(run / LOG, resume_at=found.steps)] if saved.from_command_line else [],
-    )
+    logs = [JSONLines(run / LOG, resume_at=found.steps)] if ours else []
+    with open_trackers(names, run if ours else Path("runs"), found.steps if ours else None) as trackers:
+        train_agent(
+            found,
+            **({} if steps is None else {"steps": steps, "evaluate_every": every}),
+            evaluator=None if every is None else curve_point,
+            progress=True,
+            checkpoint=checkpointer,
+            callbacks=[*logs, *trackers],
+        )
     out, problem, name = None, found.environments[0], type(found.agents[0]).__name__
     if saved.config:
         out, name = run, f"{name} on {saved.config['env']}"

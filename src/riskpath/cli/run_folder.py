@@ -24,8 +24,8 @@ def prepare_folder(out: Path, config: dict[str, Any], overwrite: bool) -> None:
             raise RiskpathError(f"{out} is a saved run: riskpath resume {out} continues it; give a new folder")
         raise RiskpathError(f"{out} contains other files than a run; give a new folder")
     with disk_errors(f"cannot write to {out}"):
-        for old in (LOG, RESULT):
-            (out / old).unlink(missing_ok=True)
+        for old in (out / LOG, out / RESULT, *out.glob("tensorboard/events.*")):
+            old.unlink(missing_ok=True)
     write_json(out / CONFIG, config)
 
 
@@ -90,7 +90,8 @@ class SavedRun:
     def _read_config(self) -> dict[str, Any]:
         try:
             config = json.loads((self.folder / CONFIG).read_text())
-            valid = isinstance(config["env"], str) and all(isinstance(text, str) for text in config["set"])
+            texts = [config["env"], *config["set"], *config.get("log", [])]
+            valid = all(isinstance(text, str) for text in texts)
         except (OSError, ValueError, KeyError, TypeError):
             return {}
         return config if valid else {}
