@@ -49,8 +49,13 @@ AGENTS: dict[str, Any] = {
     "IQTD3": lambda: rp.IQTD3(CVAR),
     "AdaptiveContinuous": lambda: rp.AdaptiveContinuous(CVAR),
     "TQLContinuous (GRU)": lambda: rp.TQLContinuous(CVAR),
+    "CVaRPolicyGradient": lambda: rp.CVaRPolicyGradient(CVAR),
+    "ReturnCapping": lambda: rp.ReturnCapping(CVAR),
+    "WCPG": lambda: rp.WCPG(CVAR),
 }
 CONTINUOUS = ("DSAC", "IQTD3", "AdaptiveContinuous", "TQLContinuous (GRU)")
+CLOSE = 1e-4
+"""Continuous actions, in [−2, 2], that differ by less are equal."""
 
 ELSEWHERE = """
 import json, sys, time
@@ -112,11 +117,9 @@ def compare(name: str, folder: Path, python: str) -> dict[str, Any]:
     }
     row: dict[str, Any] = {}
     for kind, (ours, theirs) in pairs.items():
-        row[f"{kind} compared"] = len(ours)
-        if env.spec.action_size:
-            row[f"{kind} largest difference"] = float(np.abs(ours - theirs).max())
-        else:
-            row[f"{kind} equal"], row[f"{kind} distinct"] = int(np.sum(ours == theirs)), len(np.unique(ours))
+        off = np.abs(ours - theirs).reshape(len(ours), -1).max(axis=1)
+        row |= {f"{kind} compared": len(ours), f"{kind} equal": int(np.sum(off < CLOSE))}
+        row |= {f"{kind} distinct": len(np.unique(ours)), f"{kind} largest difference": float(off.max())}
     _, memory = exported(random[0])
     exported(random[0], memory, 0.5)  # compiles
     before = time.process_time()

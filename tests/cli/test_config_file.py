@@ -20,7 +20,7 @@ def read(tmp_path, config, *arguments: str) -> TrainOptions:
 
 def test_a_configuration_contains_every_option_that_says_what_a_run_is():
     names = {field.name for field in dataclasses.fields(TrainOptions)}
-    assert names - set(TYPES) == {"out", "overwrite", "log", "config"}
+    assert names - set(TYPES) == {"out", "overwrite", "config"}
     assert set(TYPES) <= names
 
 

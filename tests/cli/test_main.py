@@ -28,6 +28,9 @@ def test_help_is_printed(cli, arguments):
     ("arguments", "message"),
     [
         (["solve"], "PROBLEM is missing"),
+        (["push", "runs/x"], "TO is missing"),
+        (["push"], "FOLDER and TO are missing"),
+        (["push", "runs/x", "--titel", "x"], "unknown option --titel (did you mean --title?)"),
         (["fly"], "unknown command 'fly'; there are solve, frontier, demo, train"),
         (["--fast", "solve", "RiskyGrid"], "unknown option --fast"),
         (["reproduce", "chess"], "unknown experiment 'chess'; there are three-state, grid, mountain-car"),

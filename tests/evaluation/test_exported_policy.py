@@ -104,6 +104,9 @@ def test_an_export_is_for_devices_that_exist(tmp_path):
     with pytest.raises(rp.RiskpathError, match="platforms must be some of cpu, cuda, rocm, tpu; got cpus"):
         policy.export(tmp_path / "policy.zip", platforms=["cpus"])
     assert not list(tmp_path.iterdir())
+    with zipfile.ZipFile(policy.export(tmp_path / "both.zip")) as archive:
+        assert json.loads(archive.read("policy.json"))["platforms"] == ["cpu", "cuda"]
+        assert export.deserialize(bytearray(archive.read("policy.stablehlo"))).platforms == ("cpu", "cuda")
     path = policy.export(tmp_path / "policy.zip", platforms=["tpu"])
     with pytest.raises(rp.RiskpathError, match="was exported for tpu; JAX runs on cpu here"):
         rp.load_policy(path)

@@ -1,6 +1,7 @@
 """ONNX models act like the policies they were made of, also where JAX cannot be imported."""
 
 import json
+import random
 import subprocess
 import sys
 
@@ -10,6 +11,10 @@ import pytest
 from gymnasium import spaces
 
 import riskpath as rp
+from riskpath.evaluation.policy_file import write_policy
+from riskpath.evaluation.policy_tracing import TracedPolicy
+from riskpath.evaluation.table_policy import trace
+from riskpath.mdp.policies import RandomisedPolicy
 from tests.evaluation.policies import CAR, MAZE, MAZE_ENV, OBSERVED_ENV, TINY, gymnasium_like, untrained
 from tests.evaluation.test_table_policy import play
 from tests.test_docs import DOCS, blocks
@@ -37,6 +42,9 @@ AGENTS = {
     "DSAC": (lambda: rp.DSAC(rp.CVaR(0.3), network=TINY), CAR),
     "IQTD3": (lambda: rp.IQTD3(network=TINY), CAR),
     "TQLContinuous": (lambda: rp.TQLContinuous(network=TINY), CAR),
+    "CVaRPolicyGradient": (lambda: rp.CVaRPolicyGradient(rp.CVaR(0.3), network=rp.Network(hidden=(8,))), MAZE_ENV),
+    "ReturnCapping": (lambda: rp.ReturnCapping(rp.CVaR(0.3), network=rp.Network(hidden=(8,))), CAR),
+    "WCPG": (lambda: rp.WCPG(rp.CVaR(0.3), network=rp.Network(hidden=(8,))), CAR),
     "AdaptiveContinuous": (lambda: rp.AdaptiveContinuous(rp.CVaR(0.3), network=TINY), CAR),
 }
 
@@ -101,31 +109,103 @@ def test_the_lines_of_the_guide_run_a_model(tmp_path, monkeypatch, unchecked):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["spaces", "exact"])
-def test_elements_and_exact_policies_are_models_too(name, tmp_path, unchecked):
-    if name == "exact":
-        solution = rp.solve(MAZE, "cvar:0.3")
-        model = rp.load_policy(rp.export_policy(solution, tmp_path / "policy.onnx"))
-        play(MAZE, model, solution.policy, np.random.default_rng(0))
-        return
+def test_a_model_takes_elements_of_spaces_without_gymnasium(tmp_path, monkeypatch, unchecked):
     parts = spaces.Dict({"gear": spaces.Discrete(3, start=1), "place": spaces.Box(-1, 1, (2,))})
     env = gymnasium_like(parts, spaces.MultiDiscrete([3, 2], start=[1, 5]))
     policy = untrained(rp.IQN(network=TINY), env)
-    model = rp.load_policy(policy.export(tmp_path / "policy.onnx"))
-    for seed in range(20):
-        parts.seed(seed)
-        element = parts.sample()
-        np.testing.assert_array_equal(model(element)[0], policy(element)[0])
+    elements = [parts.seed(seed) and parts.sample() for seed in range(20)]
+    expected = [policy(element)[0] for element in elements]
+    path = policy.export(tmp_path / "policy.onnx")
+    for name in [name for name in sys.modules if name.split(".")[0] == "gymnasium"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    model = rp.load_policy(path)
+    np.testing.assert_array_equal([model(element)[0] for element in elements], expected)
+    assert len({tuple(action) for action in expected}) > 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_exact_policies_are_models_too(tmp_path, unchecked):
+    solution = rp.solve(MAZE, "cvar:0.3")
+    model = rp.load_policy(rp.export_policy(solution, tmp_path / "policy.onnx"))
+    play(MAZE, model, solution.policy, np.random.default_rng(0))
+
+
+def grid_problem(noise) -> rp.GridProblem:
+    return rp.GridProblem(
+        axes={"price": np.geomspace(0.2, 5.0, 40)},  # not equally spaced, so that points are searched
+        actions=[0.0, 1.0, 2.0],
+        steps=4,
+        start=(1.0,),
+        noise=noise,
+        decide=lambda time, state, action: (state, action * (1.0 - state[0]), False),
+        move=lambda time, state, noise: ((state[0] * jax.numpy.exp(0.3 * noise),), state[0] * noise),
+        return_points=101,
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("noise", "policies"),
+    [
+        (rp.finite_noise([-1.0, 1.0]), "markov"),
+        (rp.finite_noise([-1.0, 1.0]), "adaptive"),
+        (rp.normal_noise(8), "adaptive"),
+    ],
+    ids=["markov", "adaptive", "market"],
+)
+def test_policies_on_a_grid_are_models_too(noise, policies, tmp_path, capfd, unchecked):
+    solution = rp.solve(grid_problem(noise), "cvar:0.25", policies)
+    path = rp.export_policy(solution, tmp_path / "policy.onnx")
+    capfd.readouterr()
+    model, archive = rp.load_policy(path), rp.load_policy(rp.export_policy(solution, tmp_path / "policy.zip", ("cpu",)))
+    assert capfd.readouterr().err == ""  # no remark of the runtime
+    rng, ours, theirs, rewards = np.random.default_rng(0), None, None, np.zeros(200)
+    for _ in range(4):
+        prices = rng.uniform(0.3, 3.0, (200, 1))
+        actions, ours = model.act_batch(prices, ours, rewards)
+        expected, theirs = archive.act_batch(prices, theirs, rewards)
+        np.testing.assert_array_equal(actions, expected)
+        assert len(np.unique(actions)) > 1
+        rewards = rng.normal(size=200)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["learned", "exact"])
+def test_a_model_draws_one_of_several_policies_by_the_seed(kind, tmp_path, unchecked):
+    if kind == "learned":
+        agent = rp.Adaptive("wang:0.75", network=TINY)
+        policy = untrained(agent, MAZE_ENV)
+        weights = np.full(agent.population()[0], 0.2, np.float32)
+        mixed = type(policy)(agent, agent.with_weights(policy.state, jax.numpy.asarray(weights)), MAZE_ENV)
+    else:
+        solution = rp.solve(MAZE, "cvar:0.3", policies="adaptive")
+        first, second = rp.MarkovPolicy({"a": "on", "b": "on"}), rp.MarkovPolicy({"a": "out", "b": "back"})
+        mixed = type(solution)(**{**vars(solution), "policy": RandomisedPolicy(((0.25, first), (0.75, second)))})
+    made = [rp.load_policy(rp.export_policy(mixed, tmp_path / name)) for name in ("policy.onnx", "policy.zip")]
+    found = []
+    for one in made:
+        random.seed(0)
+        actions, memories = one.act_batch(np.zeros(300, np.int32))
+        later, memories = one.act_batch(np.ones(300, np.int32), memories, np.full(300, 2.0))
+        found.append((actions, later, *memories))
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    assert max(len(np.unique(part, axis=0)) for part in found[0]) > 1
+    if kind == "exact":
+        assert abs(np.mean(found[0][0] == made[0].description["actions"].index("out")) - 0.75) < 0.08
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_what_cannot_be_written_is_said_in_one_line(tmp_path):
-    agent = rp.Adaptive("wang:0.75", network=TINY)
-    policy = untrained(agent, MAZE_ENV)
-    weights = np.full(agent.population()[0], 0.2, np.float32)
-    mixed = type(policy)(agent, agent.with_weights(policy.state, jax.numpy.asarray(weights)), MAZE_ENV)
-    with pytest.raises(rp.RiskpathError, match=r"ONNX has no random_bits; export one of policy.members"):
-        mixed.export(tmp_path / "policy.onnx")
+    policy = untrained(rp.IQN(network=TINY), MAZE_ENV)
+    traced = trace(policy)
+
+    def step(memory, observation, reward, *rest):
+        _, memory = traced.step(memory, observation, reward, *rest)
+        return jax.scipy.special.betainc(2.0, 3.0, reward), memory
+
+    with pytest.raises(rp.RiskpathError, match=r"this policy cannot be written as ONNX: .*regularized_incomplete_beta"):
+        write_policy(TracedPolicy(step, traced.description), tmp_path / "policy.onnx")
     (tmp_path / "mine.onnx").write_text("mine")
     with pytest.raises(rp.RiskpathError, match=r"mine.onnx exists and is not an exported policy"):
         policy.export(tmp_path / "mine.onnx")

@@ -23,6 +23,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "set": (list,),
     "checkpoint_every": (int, float),
     "checkpoint_steps": (int, type(None)),
+    "log": (list,),
 }
 """The options in a configuration file, and the JSON types of their values."""
 WORDS = {str: "text", dict: "an object", int: "a whole number", list: "a list", float: "a number", type(None): "null"}

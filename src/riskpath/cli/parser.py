@@ -38,7 +38,7 @@ def parse(arguments: list[str]) -> Callable[[], None]:
     name = arguments[0]
     if not name.startswith("-") and name not in COMMANDS:
         raise RiskpathError(f"unknown command {name!r}{did_you_mean(name, COMMANDS)}; there are {', '.join(COMMANDS)}")
-    with tyro_errors.on_parse_error(_refuse) if tyro_errors else contextlib.nullcontext():
+    with tyro_errors.on_parse_error(functools.partial(_refuse, arguments)) if tyro_errors else contextlib.nullcontext():
         defaults = _train_defaults(arguments[1:]) if name == "train" else TrainOptions()
         command, unknown = tyro.cli(
             _subcommands(defaults),
@@ -110,9 +110,13 @@ def unknown_line(unknown: list[str], known: list[str]) -> str:
     return f"unknown option {options[0]}{did_you_mean(options[0][2:], known)}"
 
 
-def _refuse(event: Any) -> None:
+def _refuse(arguments: list[str], event: Any) -> None:
     """Raise an error with one line; tyro calls this function when it refuses arguments, before it prints anything."""
     if line := refusal_line(event):
+        known = _option_names(arguments[0], TrainOptions())
+        unknown = [word for word in arguments[1:] if word.startswith("--") and word.partition("=")[0] not in known]
+        if line.endswith(" missing") and unknown:  # tyro takes an unknown option for the end of the arguments
+            line = unknown_line(unknown, known)
         raise RiskpathError(" ".join(line.split()))
 
 
@@ -128,10 +132,10 @@ def refusal_line(event: Any) -> str | None:
             accepted = f"{', '.join(first)} or {last}" if first else last
             return f"{option} must be {accepted}, got {event.value!r}"
         case tyro_errors.BadValue():
-            return f"{option} needs a value"
+            return f"{option} is missing" if event.argument.is_positional() else f"{option} needs a value"
         case tyro_errors.MissingArgs():
-            names = ", ".join(_name(missing.arg) for missing in event.missing_arguments)
-            return f"{names} is missing"
+            names = [_name(missing.arg) for missing in event.missing_arguments]
+            return f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'} missing"
         case tyro_errors.MissingSubcommand():
             return f"give a command; there are {', '.join(COMMANDS)}"
     return None

@@ -30,7 +30,7 @@ from riskpath.training.callbacks import JSONLines
 from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.progress import working
 from riskpath.training.run import Run
-from riskpath.training.trackers import make_trackers, require_trackers
+from riskpath.training.trackers import open_trackers, require_trackers
 from riskpath.training.train import train as train_agent
 from riskpath.validation import given, require_counts, require_positive
 
@@ -56,7 +56,7 @@ def train(options: TrainOptions) -> None:
             folder.enter_context(prepared_folder(out, write_options(options), options.overwrite))
             every = options.checkpoint_every, options.checkpoint_steps
             saving = {"checkpoint": Checkpointer(out / RUN, *every, overwrite=options.overwrite)}
-        trackers = make_trackers(options.log, out or Path("runs"))
+        trackers = folder.enter_context(open_trackers(options.log, out or Path("runs")))
         logs = [] if out is None else [JSONLines(out / LOG)]
         name, began = type(agent).__name__, time.monotonic()
         about = (
@@ -76,8 +76,6 @@ def train(options: TrainOptions) -> None:
             callbacks=[*logs, *trackers],
             **saving,
         )
-    for tracker in trackers:
-        tracker.close(run)
     _report(run, environment, f"{name} on {options.env}", time.monotonic() - began, out)
 
 
@@ -141,6 +139,7 @@ def resume(
     set: Fields = (),
     checkpoint_every: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None,
     checkpoint_steps: Annotated[int | None, tyro.conf.arg(metavar="STEPS")] = None,
+    log: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="TRACKER")] = None,
 ) -> None:
     """Continue a saved run: finish what was planned, or train for more steps.
 
@@ -152,6 +151,7 @@ def resume(
         checkpoint_every: Save when this time has passed since the last save; by default as in training.
         checkpoint_steps: Also save after a chunk in which the run has passed a multiple of this number of steps; by
             default as in training.
+        log: Also log to tensorboard, wandb or mlflow, after what training has logged there; by default as in training.
     """
     require_counts(**given(steps=steps))
     _require_intervals(checkpoint_every, checkpoint_steps)
@@ -159,20 +159,25 @@ def resume(
     found = saved.load(saved.named_environment(env, set))
     if steps is None and found.finished:
         raise RiskpathError(f"{run} is finished, at {found.steps:,} steps; give --steps to continue it")
+    names = saved.config.get("log", ()) if log is None else log
+    require_trackers(names)
+    ours = saved.from_command_line
     every = found.plan.evaluate_every if found.plan else None
     checkpointer = Checkpointer(
         saved.checkpoint,
         checkpoint_every or saved.config.get("checkpoint_every", TrainOptions.checkpoint_every),
         checkpoint_steps or saved.config.get("checkpoint_steps"),
     )
-    train_agent(
-        found,
-        **({} if steps is None else {"steps": steps, "evaluate_every": every}),
-        evaluator=None if every is None else curve_point,
-        progress=True,
-        checkpoint=checkpointer,
-        callbacks=[JSONLines(run / LOG, resume_at=found.steps)] if saved.from_command_line else [],
-    )
+    logs = [JSONLines(run / LOG, resume_at=found.steps)] if ours else []
+    with open_trackers(names, run if ours else Path("runs"), found.steps if ours else None) as trackers:
+        train_agent(
+            found,
+            **({} if steps is None else {"steps": steps, "evaluate_every": every}),
+            evaluator=None if every is None else curve_point,
+            progress=True,
+            checkpoint=checkpointer,
+            callbacks=[*logs, *trackers],
+        )
     out, problem, name = None, found.environments[0], type(found.agents[0]).__name__
     if saved.config:
         out, name = run, f"{name} on {saved.config['env']}"

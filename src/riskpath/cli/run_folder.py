@@ -16,7 +16,6 @@ from riskpath.training.run import Run, load
 from riskpath.training.trackers import TRACKERS
 
 RUN, CONFIG, LOG, RESULT = "run", "config.json", "log.jsonl", "result.json"
-FILES = (CONFIG, LOG, RESULT)
 
 
 @contextlib.contextmanager
@@ -27,22 +26,23 @@ def prepared_folder(out: Path, config: dict[str, Any], overwrite: bool) -> Itera
     """
     _require_free(out, overwrite)
     before = _last_save(out)
+    files = [*(out / name for name in (CONFIG, LOG, RESULT)), *out.glob("tensorboard/events.*")]
     with contextlib.ExitStack() as undo:
         with disk_errors(f"cannot write to {out}"):
             undo.enter_context(new_folders(out))
-            undo.callback(_end, out, before)
-            for name in FILES:
-                if (out / name).exists():
-                    os.replace(out / name, _aside(out / name))
+            undo.callback(_end, out, before, files)
+            for file in files:
+                if file.exists():
+                    os.replace(file, _aside(file))
             write_json(out / CONFIG, config)
         yield
 
 
-def _end(out: Path, before: Any) -> None:
+def _end(out: Path, before: Any, files: list[Path]) -> None:
     """Remove what was put aside; put it back if nothing was saved since."""
     nothing_saved = _last_save(out) == before
     with contextlib.suppress(OSError):
-        for file in (out / name for name in FILES):
+        for file in files:
             if nothing_saved:
                 file.unlink(missing_ok=True)
             if _aside(file).exists():
@@ -130,7 +130,8 @@ class SavedRun:
     def _read_config(self) -> dict[str, Any]:
         try:
             config = json.loads((self.folder / CONFIG).read_text())
-            valid = isinstance(config["env"], str) and all(isinstance(text, str) for text in config["set"])
+            texts = [config["env"], *config["set"], *config.get("log", [])]
+            valid = all(isinstance(text, str) for text in texts)
         except (OSError, ValueError, KeyError, TypeError):
             return {}
         return config if valid else {}

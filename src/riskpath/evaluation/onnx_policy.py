@@ -2,7 +2,8 @@
 
 The model is one step of one environment: the converter does not manage all operations with an axis of environments of
 unknown length. Its inputs are `memory_0`, `memory_1`, …, `observation`, `reward`, `mask` and `start`, its outputs are
-the action and the arrays of the next memory, in this order; its metadata has the description under `riskpath`.
+the action and the arrays of the next memory, in this order; its metadata has the description under `riskpath`. A policy
+that draws one of several at the start of an episode has one more input, the random number `seed`.
 """
 
 import contextlib
@@ -32,21 +33,13 @@ def is_onnx(path: Path) -> bool:
 def write_onnx(policy: TracedPolicy) -> bytes:
     """Return a policy as an ONNX model; refuse one with an operation that ONNX does not have, and say which."""
     converter = require_extra("jax2onnx", "onnx", "an ONNX export")
-    if policy.description["mixed"]:
-        raise RiskpathError(
-            "this policy cannot be written as ONNX: it draws one of several at the start of an episode, and ONNX has "
-            "no random_bits; export one of policy.members()"
-        )
+    names = _inputs(policy.description)
     one = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape[1:], array.dtype), policy.inputs(1))
     try:
         with _quiet():
-            step = plain(policy.step, one, seed=np.uint32(0))  # without a draw it does not matter
-            model = converter.to_onnx(
-                step,
-                jax.tree.leaves(one)[:-1],
-                model_name="riskpath_policy",
-                input_names=_inputs(policy.description),
-            )
+            step = plain(policy.step, one, None if policy.description["mixed"] else np.uint32(0))
+            given = jax.tree.leaves(one)[: len(names)]
+            model = converter.to_onnx(step, given, model_name="riskpath_policy", input_names=names)
     except Exception as error:
         raise RiskpathError(f"this policy cannot be written as ONNX: {one_line(error)}") from None
     entry = model.metadata_props.add()
@@ -72,7 +65,7 @@ def read_onnx(path: str | Path) -> ExportedPolicy:
 def _inputs(description: dict[str, Any]) -> list[str]:
     """Return the names of the inputs."""
     memory = [f"memory_{number}" for number in range(len(description["memory"]))]
-    return [*memory, "observation", "reward", "mask", "start"]
+    return [*memory, "observation", "reward", "mask", "start", *(["seed"] if description["mixed"] else [])]
 
 
 def _program(session: Any, description: dict[str, Any]) -> Callable[..., Any]:
@@ -80,7 +73,7 @@ def _program(session: Any, description: dict[str, Any]) -> Callable[..., Any]:
     names = _inputs(description)
 
     def program(memories: Any, *arrays: Any) -> Any:
-        columns = [np.asarray(array) for array in (*memories, *arrays[:-1])]  # without the seeds
+        columns = [np.asarray(array) for array in (*memories, *arrays)][: len(names)]  # without seeds that do not count
         rows = [
             session.run(None, {name: np.asarray(column[row]) for name, column in zip(names, columns, strict=True)})
             for row in range(len(columns[-1]))

@@ -2,7 +2,7 @@
 
 A JAX trace has calls of other functions, branches for platforms, and unused results (such as random numbers of a policy
 that draws none). Here calls are inlined, the branch of a CPU is taken, constants are folded, and unused results are
-removed.
+removed. Bodies of loops are treated alike.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,22 +16,30 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
 """Operations that call a function, and the parameter that has it."""
 CALLS |= {"custom_vjp_call": "call_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}
+COMPARISONS = {"lt_to": jnp.less, "le_to": jnp.less_equal}
+"""Those of a search, in which NaN has a place."""
 PASSED_ON = ("convert_element_type", "clamp")
 """What happens to the number of a platform before a branch is chosen by it."""
 
 
-def plain(function: Callable[..., Any], inputs: tuple[Any, ...], seed: Any) -> Callable[..., Any]:
+def plain(function: Callable[..., Any], inputs: tuple[Any, ...], last: Any = None) -> Callable[..., Any]:
     """Return a function of the leaves of its arguments that returns the leaves of the result.
 
     Args:
         function: The function.
         inputs: Shapes and types of its arguments.
-        seed: The value of the last argument, which the returned function does not have.
+        last: The value of the last argument; the returned function then does not have it.
     """
-    closed, leaves = jax.make_jaxpr(function)(*inputs), jax.tree.leaves(inputs)
-    inlined = jax.make_jaxpr(lambda *given: _evaluate(closed, given, {}))(*leaves)
-    known = _constants(inlined, {inlined.jaxpr.invars[-1]: seed})
-    return jaxpr_as_fun(jax.make_jaxpr(lambda *given: _evaluate(inlined, (*given, seed), known))(*leaves[:-1]))
+    inlined, leaves = _inlined(jax.make_jaxpr(function)(*inputs)), jax.tree.leaves(inputs)
+    rest = () if last is None else (last,)
+    known = _constants(inlined, dict(zip(inlined.jaxpr.invars[-1:], rest, strict=False)))
+    count = len(leaves) - len(rest)
+    return jaxpr_as_fun(jax.make_jaxpr(lambda *given: _evaluate(inlined, (*given, *rest), known))(*leaves[:count]))
+
+
+def _inlined(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """Return the same trace without calls, branches for platforms and unused results."""
+    return jax.make_jaxpr(lambda *given: _evaluate(closed, given, {}))(*closed.in_avals)
 
 
 def _constants(closed: ClosedJaxpr, known: dict[Any, Any]) -> dict[Any, Any]:
@@ -87,6 +95,10 @@ def _apply(equation: Any, given: list[Any]) -> list[Any]:
         return _evaluate(parameters["branches"][given[0].number], given[1:], {})
     if name in CALLS:
         return _evaluate(parameters[CALLS[name]], given, {})
+    if name in COMPARISONS:
+        return [COMPARISONS[name](*given)]
+    if name == "scan":
+        parameters = {**parameters, "jaxpr": _inlined(parameters["jaxpr"])}
     if name == "select_n" and equation.outvars[0].aval.dtype == bool:  # onnxruntime selects numbers only
         which, no, yes = (jnp.broadcast_to(one, equation.outvars[0].aval.shape) for one in given)
         return [(which & yes) | (~which & no)]

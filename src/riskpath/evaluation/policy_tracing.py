@@ -38,10 +38,16 @@ class TracedPolicy:
         return memory, observation, array((), jnp.float32), masks, flags, array((), jnp.uint32)
 
 
+def drawn(seed: Any, probs: Any) -> Any:
+    """Return the number that a random whole number draws with some probabilities."""
+    share, below = (seed & jnp.uint32(2**24 - 1)).astype(jnp.float32) / 2**24, np.cumsum(probs)
+    return jnp.sum(share >= jnp.asarray(below[:-1] / below[-1], jnp.float32), dtype=jnp.int32)
+
+
 def trace_learned(policy: Any) -> TracedPolicy:
     """Return a `LearnedPolicy` as a program."""
     agent, state, env = policy.agent, policy.state, policy.environment
-    spec, step = env.spec, step_of(agent, state, env.spec)
+    spec, mixed = env.spec, len(policy.members()) > 1
     finite, translation = isinstance(env, FiniteEnvironment), getattr(env, "translation", None)
     seen, available = policy.tables if finite else (None, None)
     offset = int(getattr(getattr(translation, "observation_space", None), "start", 0))
@@ -53,7 +59,11 @@ def trace_learned(policy: Any) -> TracedPolicy:
             obs = obs - offset
         if spec.action_heads:
             mask = mask.reshape(spec.mask_shape) & spec.every_action()
-        action, memory = step(memory, obs, reward, mask, start, seed)
+        playing = state
+        if mixed:  # the memory of an episode has what the member that began it needs
+            probs = agent.weights(state)
+            playing = agent.with_members(state, jnp.eye(len(probs))[drawn(seed, probs)])
+        action, memory = step_of(agent, playing, spec)(memory, obs, reward, mask, start, np.uint32(0))
         return (translation.scale(action) if translation else action), memory
 
     shape, dtype = ((), jnp.int32) if finite else (spec.observation_shape, spec.observation_dtype)
@@ -70,7 +80,7 @@ def trace_learned(policy: Any) -> TracedPolicy:
         first_state=offset,
         num_actions=spec.num_actions,
         needs_rewards=needs_rewards(agent, state, spec),
-        mixed=len(policy.members()) > 1,
+        mixed=mixed,
         states=states,
         actions=actions,
     )

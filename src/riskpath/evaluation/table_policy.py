@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -19,7 +18,7 @@ from riskpath.errors import RiskpathError
 from riskpath.evaluation.grid_program import trace_grid
 from riskpath.evaluation.learned_policy import LearnedPolicy
 from riskpath.evaluation.policy_file import PLATFORMS, write_policy
-from riskpath.evaluation.policy_tracing import TracedPolicy, describe, plain_name, trace_learned
+from riskpath.evaluation.policy_tracing import TracedPolicy, describe, drawn, plain_name, trace_learned
 from riskpath.mdp.grid.solution import GridSolution
 from riskpath.mdp.policies import Lottery, RandomisedPolicy
 from riskpath.mdp.solution import Solution
@@ -70,7 +69,7 @@ def trace_solution(solution: Solution) -> TracedPolicy:
             after["state"][number, place], after["node"][number, place] = state, node
             rewards[number, place] = reward
     taken = np.array([action for action, _ in nodes], np.int32)
-    limits = np.cumsum([prob for prob, _ in parts])[:-1].astype(np.float32)
+    probs = [prob for prob, _ in parts]
 
     def step(memory: Any, obs: Any, reward: Any, mask: Any, start: Any, seed: Any) -> Any:
         (node,) = memory
@@ -79,10 +78,7 @@ def trace_solution(solution: Solution) -> TracedPolicy:
         fits = (jnp.asarray(after["state"])[row] == obs) & (node >= 0)
         place = jnp.argmin(jnp.where(fits, off, jnp.inf))
         following = jnp.where(fits[place], jnp.asarray(after["node"])[row][place], -1)
-        member = jnp.zeros((), jnp.int32)
-        if len(parts) > 1:
-            member = jnp.sum(jax.random.uniform(jax.random.key(seed)) >= limits, dtype=jnp.int32)
-        node = jnp.where(start, jnp.asarray(first)[member, obs], following)
+        node = jnp.where(start, jnp.asarray(first)[drawn(seed, probs), obs], following)
         action = jnp.asarray(taken)[jnp.maximum(node, 0)]
         return jnp.where((node >= 0) & mask[action], action, -1), (node,)
 

@@ -1,28 +1,84 @@
 """Callbacks for TensorBoard, Weights & Biases and MLflow, each with its own extra; nothing is sent unless you say so.
 
-    tracker = rp.MLflow("runs/mlruns")
-    run = rp.train(agent, env, steps=…, callbacks=[tracker])
-    tracker.close(run)
+    with rp.MLflow("runs/mlflow") as tracker:
+        run = rp.train(agent, env, steps=…, callbacks=[tracker])
 
-After every chunk they log what every callback receives, one curve for each lane; the hyperparameters at the first one.
-`close` adds the report page and the policy of the first seed as artifacts.
+They log the hyperparameters, and after every chunk what every callback receives, one curve for each lane. The end of
+the block adds the report page and the policy of the first seed as artifacts, or marks a training that failed;
+`tracker.close(run)` does so without a block.
 """
 
+import abc
+import contextlib
 import dataclasses
+import os
+import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from riskpath.errors import RiskpathError, did_you_mean, one_line
 from riskpath.extras import EXTRAS, require_extra
 from riskpath.training.callbacks import scalars
+from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.run import Run
 
 
-class TensorBoard:
-    """Writes event files for TensorBoard; needs the package tensorboardX."""
+class Tracker(abc.ABC):
+    """Logs a run to another program, as a callback of `train`."""
+
+    _run: Run | None = None
+    """The run that is logged."""
+    _closed = False
+
+    def __call__(self, run: Run | None, numbers: dict[str, Any]) -> None:
+        """Log every number, including those of an evaluation; the hyperparameters at the first call."""
+        if self._run is None and run is not None:
+            self._describe(hyperparameters(run))
+            self._run = run
+        self._log(dict(scalars({key: value for key, value in numbers.items() if key != "step"})), int(numbers["step"]))
+
+    def __enter__(self) -> "Tracker":
+        return self
+
+    def __exit__(self, error: Any, *_: Any) -> None:
+        self.close(None if error else self._run, failed=error is not None)
+
+    def close(self, run: Run | None = None, failed: bool = False) -> None:
+        """Add the report and the policy of a run, if one is given, and end; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed, status = True, "FAILED"
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                for path in artifacts(run, Path(folder)):
+                    self._attach(path)
+                if not failed:
+                    status = "FINISHED" if run is None or run.finished else "KILLED"
+            finally:
+                self._end(status)
+
+    @abc.abstractmethod
+    def _describe(self, hyperparameters: dict[str, Any]) -> None:
+        """Note the hyperparameters."""
+
+    @abc.abstractmethod
+    def _log(self, values: dict[str, float], step: int) -> None:
+        """Log numbers."""
+
+    @abc.abstractmethod
+    def _attach(self, path: Path) -> None:
+        """Add a file, which is deleted afterwards."""
+
+    @abc.abstractmethod
+    def _end(self, status: str) -> None:
+        """End with a status: FINISHED, FAILED, or KILLED if the training was interrupted."""
+
+
+class TensorBoard(Tracker):
+    """Writes event files for TensorBoard, and the artifacts beside them; needs the package tensorboardX."""
 
     def __init__(self, folder: str | Path, resume_at: int | None = None):
         """Open the folder.
@@ -36,27 +92,33 @@ class TensorBoard:
         purge_step = None if resume_at is None else resume_at + 1
         # Its `flush` does not wait for queued events, so they are written every few seconds.
         self.writer = SummaryWriter(str(folder), flush_secs=5, purge_step=purge_step)
-        self._described = False
 
-    def __call__(self, run: Run | None, numbers: dict[str, Any]) -> None:
-        """Write every number, including those of an evaluation."""
-        if not self._described and run is not None:
-            rows = [f"| {name} | {value} |" for name, value in hyperparameters(run).items()]
-            self.writer.add_text("hyperparameters", "\n".join(["| | |", "|---|---|", *rows]))
-            self._described = True
-        for name, one in _values(numbers):
-            self.writer.add_scalar(name, one, numbers["step"])
+    def _describe(self, hyperparameters: dict[str, Any]) -> None:
+        rows = [f"| {name} | {value} |" for name, value in hyperparameters.items()]
+        self.writer.add_text("hyperparameters", "\n".join(["| | |", "|---|---|", *rows]))
 
-    def close(self, run: Run | None = None) -> None:
-        """Write the report and the policy of a run, if one is given, beside the events, and close the files."""
-        artifacts(run, self.folder)
+    def _log(self, values: dict[str, float], step: int) -> None:
+        for name, one in values.items():
+            self.writer.add_scalar(name, one, step)
+
+    def _attach(self, path: Path) -> None:
+        shutil.copy(path, self.folder)
+
+    def _end(self, status: str) -> None:
         self.writer.close()
 
 
-class WeightsAndBiases:
+class WeightsAndBiases(Tracker):
     """Logs to Weights & Biases; by default into a folder, which `wandb sync` sends later."""
 
-    def __init__(self, folder: str | Path, project: str = "riskpath", mode: str = "offline", name: str | None = None):
+    def __init__(
+        self,
+        folder: str | Path,
+        project: str = "riskpath",
+        mode: str = "offline",
+        name: str | None = None,
+        resume_at: int | None = None,
+    ):
         """Begin a run of the tracker.
 
         Args:
@@ -64,47 +126,60 @@ class WeightsAndBiases:
             project: The project.
             mode: "offline", or "online" to send everything at once.
             name: The name of the run.
+            resume_at: The step at which a run is continued: the newest run of the folder goes on, offline in a second
+                file with the same id.
         """
+        if mode == "offline":
+            os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         self._wandb = require_extra("wandb", "wandb", "Weights & Biases")
         Path(folder).mkdir(parents=True, exist_ok=True)
+        # run-20260131_120000-x1y2z3, or offline-run-… of the same form
+        before = sorted(str(path).rpartition("run-")[2] for path in Path(folder).glob("wandb/*run-*"))
+        again = before[-1].partition("-")[2] if before and resume_at is not None else None
         settings = self._wandb.Settings(silent=True, console="off")
+        how = {"id": again, "resume": "allow"} if again and mode == "online" else {"id": again}
         try:
-            self.run = self._wandb.init(dir=str(folder), project=project, mode=mode, name=name, settings=settings)
+            self.run = self._wandb.init(
+                dir=str(folder), project=project, mode=mode, name=name, settings=settings, **how
+            )
         except Exception as error:  # of its own kinds
             raise RiskpathError(f"Weights & Biases could not start: {one_line(error)}") from None
-        self._described = False
 
-    def __call__(self, run: Run | None, numbers: dict[str, Any]) -> None:
-        """Log every number, including those of an evaluation."""
-        if not self._described and run is not None:
-            self.run.config.update(hyperparameters(run))
-            self._described = True
-        self.run.log(dict(_values(numbers)), step=int(numbers["step"]), commit=True)
+    def _describe(self, hyperparameters: dict[str, Any]) -> None:
+        self.run.config.update(hyperparameters)
 
-    def close(self, run: Run | None = None) -> None:
-        """Add the report and the policy of a run, if one is given, and end the run of the tracker."""
-        with tempfile.TemporaryDirectory() as folder:
-            for path in artifacts(run, Path(folder)):
-                artifact = self._wandb.Artifact(path.stem, type="policy" if path.suffix == ".zip" else "report")
-                artifact.add_file(str(path))
-                self.run.log_artifact(artifact)
-            self.run.finish()
+    def _log(self, values: dict[str, float], step: int) -> None:
+        self.run.log(values, step=step, commit=True)
+
+    def _attach(self, path: Path) -> None:
+        artifact = self._wandb.Artifact(path.stem, type="policy" if path.suffix == ".zip" else "report")
+        artifact.add_file(str(path))
+        self.run.log_artifact(artifact)
+
+    def _end(self, status: str) -> None:
+        self.run.finish(exit_code=int(status == "FAILED"))
 
 
-class MLflow:
+class MLflow(Tracker):
     """Logs to a store of MLflow in a folder, or to a server."""
 
-    def __init__(self, store: str | Path, experiment: str = "riskpath", name: str | None = None):
+    def __init__(
+        self, store: str | Path, experiment: str = "riskpath", name: str | None = None, resume_at: int | None = None
+    ):
         """Begin a run of the tracker.
 
         Args:
             store: A folder, which gets a database mlflow.db and the artifacts, or the address of a tracking server.
             experiment: The experiment.
             name: The name of the run.
+            resume_at: The step at which a run is continued: the newest run of the experiment goes on, if a name is
+                given the newest one of this name.
         """
+        remote, folder = "://" in str(store), Path(store).resolve()
+        if not remote:
+            os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         mlflow = require_extra("mlflow", "mlflow", "MLflow")
         self._entities = mlflow.entities
-        remote, folder = "://" in str(store), Path(store).resolve()
         try:
             if not remote:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -113,27 +188,28 @@ class MLflow:
             where = None if remote else (folder / "artifacts").as_uri()
             number = found.experiment_id if found else self.client.create_experiment(experiment, where)
             tags = {} if name is None else {"mlflow.runName": name}
-            self.run_id = self.client.create_run(number, tags=tags).info.run_id
+            runs = (
+                [] if resume_at is None else self.client.search_runs([number], order_by=["attributes.start_time DESC"])
+            )
+            before = next((one.info.run_id for one in runs if name in (None, one.info.run_name)), None)
+            self.run_id = before or self.client.create_run(number, tags=tags).info.run_id
+            self.client.update_run(self.run_id, status="RUNNING")
         except Exception as error:  # of its own kinds
             raise RiskpathError(f"MLflow could not start at {store}: {one_line(error)}") from None
-        self._described = False
 
-    def __call__(self, run: Run | None, numbers: dict[str, Any]) -> None:
-        """Log every number, including those of an evaluation."""
-        if not self._described and run is not None:
-            settings = [self._entities.Param(key, str(value)[:500]) for key, value in hyperparameters(run).items()]
-            self.client.log_batch(self.run_id, params=settings)
-            self._described = True
-        now, step = int(1000 * time.time()), int(numbers["step"])
-        metrics = [self._entities.Metric(key, value, now, step) for key, value in _values(numbers)]
+    def _describe(self, hyperparameters: dict[str, Any]) -> None:
+        settings = [self._entities.Param(key, str(value)[:500]) for key, value in hyperparameters.items()]
+        self.client.log_batch(self.run_id, params=settings)
+
+    def _log(self, values: dict[str, float], step: int) -> None:
+        metrics = [self._entities.Metric(key, value, int(1000 * time.time()), step) for key, value in values.items()]
         self.client.log_batch(self.run_id, metrics=metrics)
 
-    def close(self, run: Run | None = None) -> None:
-        """Add the report and the policy of a run, if one is given, and end the run of the tracker."""
-        with tempfile.TemporaryDirectory() as folder:
-            for path in artifacts(run, Path(folder)):
-                self.client.log_artifact(self.run_id, str(path))
-        self.client.set_terminated(self.run_id)
+    def _attach(self, path: Path) -> None:
+        self.client.log_artifact(self.run_id, str(path))
+
+    def _end(self, status: str) -> None:
+        self.client.set_terminated(self.run_id, status)
 
 
 TRACKERS: dict[str, Any] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases, "mlflow": MLflow}
@@ -150,9 +226,11 @@ def require_trackers(names: Sequence[str]) -> None:
         require_extra(EXTRAS[name][0], name, f"--log {name}")
 
 
-def make_trackers(names: Sequence[str], folder: Path) -> list[Any]:
-    """Return trackers by their names on the command line, each with a folder of its own inside of a folder."""
-    return [TRACKERS[name](folder / name) for name in names]
+@contextlib.contextmanager
+def open_trackers(names: Sequence[str], folder: Path, resume_at: int | None = None) -> Iterator[list[Tracker]]:
+    """Open trackers by their names on the command line, each in a folder of its own inside of a folder; close them."""
+    with contextlib.ExitStack() as at_the_end:
+        yield [at_the_end.enter_context(TRACKERS[name](folder / name, resume_at=resume_at)) for name in names]
 
 
 def hyperparameters(run: Run) -> dict[str, Any]:
@@ -176,9 +254,9 @@ def _fields(part: Any, prefix: str) -> dict[str, Any]:
 
 
 def artifacts(run: Run | None, folder: Path) -> list[Path]:
-    """Write the report and the policy of a run; return the files."""
-    return [] if run is None else [run.report(folder / "report.html"), run.policy().export(folder / "policy.zip")]
-
-
-def _values(numbers: dict[str, Any]) -> list[tuple[str, float]]:
-    return list(scalars({key: value for key, value in numbers.items() if key != "step"}))
+    """Write the report and the policy of a run; return the files. Without an environment there is no report."""
+    if run is None:
+        return []
+    played = not isinstance(run.environments[0], LoggedEnvironment)
+    report = [run.report(folder / "report.html")] if played else []
+    return [*report, run.policy().export(folder / "policy.zip")]

@@ -63,9 +63,9 @@ class MarketPolicy:
         """Return (time, state, return so far) → the number of the action, for a compiled program."""
         form, problem, tail, tables = self.form, self.problem, self.tail, None
         with BROADCASTING():
-            means = self.means._replace(after=jnp.stack(self.means.after))
+            means = self.means._replace(after=jnp.concatenate(self.means.after))
             if tail is not None:
-                tables = jnp.stack([look_ahead(form, tail, time) for time in range(problem.steps)])
+                tables = jnp.concatenate([look_ahead(form, tail, time) for time in range(problem.steps)])
 
         def decide(time: Array, state: GridState, total: Array) -> Array:
             with BROADCASTING():
@@ -77,8 +77,7 @@ class MarketPolicy:
                 if form.position is not None:
                     place = jnp.round((state[form.position] - form.lattice[0]) / form.unit).astype(jnp.int32)
                 options = form.decisions_of_one(time, price, place)
-                table = None if tables is None else tables[time]
-                return choose(options, means, tail, table, time, price[None], x[None])[0][0]
+                return choose(options, means, tail, tables, time, price[None], x[None], joined=True)[0][0]
 
         return decide
 

@@ -106,16 +106,23 @@ def choose(
     time: Any,
     price: Float[Numbers, " n"],
     x: Float[Numbers, " n"],
+    joined: bool = False,
 ) -> tuple[Any, ...]:
     """Return the best of some actions as `Chosen` lists them, also inside a compiled program.
 
-    `table` is that of `look_ahead`.
+    `table` is that of `look_ahead`. If it is `joined`, it has those of all times, one after another, and so has
+    `means.after`: a program of many environments then reads numbers, not tables.
     """
-    mean = _read_means(means.after[time], *corners(means.prices, price), options.position)
+
+    def rows(axis: PriceAxis) -> tuple[Any, Any]:
+        row, weight = corners(axis, price)
+        return (row + time * axis.size if joined else row), weight
+
+    mean = _read_means(means.after if joined else means.after[time], *rows(means.prices), options.position)
     if tail is None or table is None:
         return _choose_mean(mean, options, x)
     axes = tail.axes
-    return _choose(table, *corners(axes.prices, price), axes.window, tail.utility, axes.first, mean, options, x)
+    return _choose(table, *rows(axes.prices), axes.window, tail.utility, axes.first, mean, options, x)
 
 
 def _gain(form: Form, means: MeanTables, tail: Tail | None, time: int, price, place, then, noise) -> np.ndarray:

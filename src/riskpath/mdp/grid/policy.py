@@ -42,6 +42,8 @@ class Guide(NamedTuple):
     """u."""
     slack: Float[Array, ""]
     """Scores that differ by less are equal; the first action is then chosen."""
+    first: Int[Array, ""] | int = 0
+    """The row of the tables at which those of this time begin."""
 
 
 class Episodes(NamedTuple):
@@ -86,10 +88,11 @@ class GridPolicy:
 
     def decider(self) -> Callable[..., Any]:
         """Return (time, state, return so far) → the number of the action, for a compiled program."""
-        base, tables = jnp.stack(self.base), None if self.expected is None else jnp.stack(self.expected.tables)
+        base, size = jnp.concatenate(self.base), len(self.base[0])  # so that a batch reads numbers, not tables
+        tables = None if self.expected is None else jnp.concatenate(self.expected.tables)
 
         def decide(time: Array, state: GridState, total: Array) -> Array:
-            guide = self.guide(0)._replace(values=None if tables is None else tables[time], base=base[time])
+            guide = self.guide(0)._replace(values=tables, base=base, first=time * size)
             return _choose(self.problem, time, guide, state, total - jnp.float32(self.goal))
 
         return decide
@@ -160,6 +163,7 @@ def act(
     post, reward, ends, refused = problem.options(time, state)
     paid = reward * jnp.float32(problem.discount) ** time.astype(jnp.float32)
     row, weight = corners(tuple(problem.axes.values()), post, (True,) * len(problem.axes))
+    row = row + guide.first
     score = paid + jnp.where(ends, 0.0, (weight * guide.base[row]).sum(axis=-1))
     if guide.values is not None:
         axis, (low, high) = guide.axis, guide.utility.ends()
