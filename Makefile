@@ -119,7 +119,8 @@ package: build
 	done; test $$tried -gt 0 || { echo "none of $(PYTHONS) is installed"; exit 1; }
 
 # What pyproject.toml asks for at least, and what is newest, each with a part of the tests.
-VERSION_TESTS = tests/risk/test_measures.py tests/mdp/test_solve.py tests/agents/test_losses.py tests/package/test_versions.py
+VERSION_TESTS = tests/risk/test_measures.py tests/mdp/test_solve.py tests/agents/test_losses.py tests/evaluation/test_exported_policy.py \
+    tests/serving/test_server.py tests/package/test_versions.py
 
 test-versions: test-oldest test-newest
 

@@ -2,7 +2,7 @@
 
     python benchmarks/speed/malformed.py PORT POLICY "deep JSON"
 
-It prints how many were answered with which status.
+It waits for a line of input, sends them, and prints how many were answered with which status.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ import contextlib
 import sys
 from typing import Any
 
-REPEATS = 100
-"""How often a malformed request is sent: the slow ones at once, the short ones one after another, 200 MB once."""
+REPEATS = 300
+"""How often a malformed request is sent: the slow ones at once, the short ones every 10 ms, 200 MB once."""
 
 
 def requests(policy: str) -> dict[str, list[bytes]]:
@@ -53,6 +53,7 @@ async def attack(port: int, policy: str, name: str) -> str:
     else:
         for _ in range(1 if "200 MB" in name else REPEATS):
             statuses[await send(port, parts)] += 1
+            await asyncio.sleep(0.01)
     return ", ".join(f"{status}: {count}" for status, count in statuses.items())
 
 
@@ -79,4 +80,5 @@ async def send(port: int, parts: list[bytes]) -> str:
 
 
 if __name__ == "__main__":
+    sys.stdin.readline()
     print(asyncio.run(attack(int(sys.argv[1]), *sys.argv[2:])))

@@ -143,14 +143,17 @@ async def attacks(port: int, policy: str, observation: list[float]) -> dict[str,
     rows: dict[str, Any] = {}
     for name in ["nothing before", *malformed.requests(policy), "nothing after"]:
         waited: list[float] = []
+        command, pipe = [sys.executable, malformed.__file__, str(port), policy, name], asyncio.subprocess.PIPE
+        process = None
+        if not name.startswith("nothing"):
+            process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+            await asyncio.sleep(1)  # until it has started: that takes time from everybody
+        status = ""
         async with victim(port, policy, observation, waited):
-            if name.startswith("nothing"):
+            if process is None:
                 await asyncio.sleep(10)
-                status = ""
             else:
-                command = [sys.executable, malformed.__file__, str(port), policy, name]
-                process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
-                status = (await process.communicate())[0].decode().strip()
+                status = (await process.communicate(b"\n"))[0].decode().strip()
         times = {f"{what} ms": 1e3 * float(np.quantile(waited, q)) for what, q in QUANTILES.items()}
         rows[name] = {"status": status, "requests": len(waited)} | {what: round(one, 1) for what, one in times.items()}
     return rows
