@@ -1,9 +1,9 @@
 """Servers answer requests; more of them cost more, fewer let users wait, and once in three days requests peak.
 
 Every second Poisson many requests arrive, 3 on average, and wait in one queue. A request keeps a server busy for an
-exponential time with mean 1 s. Every minute one server can be added or removed, from 3 to 10: a new one starts to work
-2 minutes later, a busy one ends its request first. A peak raises the rate by 3 at once; it falls back at a rate of 1/300
-per second. No requests arrive after an hour; the episode ends when the last one is answered. Then the cost is paid: 2
+exponential time with mean 1 s. Every minute one server can be added or removed, between 3 and 10: a new one starts to
+work 2 minutes later, a busy one ends its request first. A peak raises the rate by 3 at once, and fades within about
+5 minutes. No requests arrive after an hour; the episode ends when the last one is answered. Then the cost is paid: 2
 for every second of a server and 1 for every second that a request waited, divided by 3600. This is the allocation of
 servers of the public code of CeSoR (Greenberg et al., 2022).
 """
