@@ -10,7 +10,7 @@ def test_every_name_makes_an_environment_of_that_class():
     paper = ["RiskyGrid", "RiskyMountainCar", "ThreeState"]
     finite = ["BettingGame", "GamblersRuin", "Inventory", "Liquidation", "RandomMDP", "RiverSwim", "WindyCliff"]
     markets = ["AmericanPut", "MeanReversionTrading", "OptionHedging"]
-    public = ["AutonomousVehicle", "GuardedMaze", "PatrolledMaze"]
+    public = ["AutonomousVehicle", "Driving", "GuardedMaze", "PatrolledMaze", "Servers"]
     assert list(envs.BY_NAME) == sorted([*paper, *finite, *markets, *public])
     assert all(type(rp.make(name)).__name__ == name for name in envs.BY_NAME)
 

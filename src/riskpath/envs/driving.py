@@ -114,7 +114,7 @@ class Driving(Conditioned):
             ]
         )
         state = self.begin(condition, SPEED + 3 * jax.random.normal(leader_key), car)
-        return _observe(state), state
+        return self.observe(state), state
 
     def begin(self, manoeuvres: Int[Array, "20"], speed: Float[Array, ""], car: Float[Array, "4"]) -> Drive:
         """Return the start of an episode with these manoeuvres and first speed of the leader."""
@@ -143,7 +143,16 @@ class Driving(Conditioned):
         rest = jnp.where((times >= time) & (times < STEPS), _cost(car, leader, jerk), 0.0)
         total = total + jnp.where(lost, jnp.sum(rest), 0.0)
         following = Drive(state.leader, car, acceleration, time)
-        return _observe(following), following, -total, lost, ~lost & (time >= STEPS)
+        return self.observe(following), following, -total, lost, ~lost & (time >= STEPS)
+
+    def observe(self, state: Drive) -> Float[Array, "5"]:
+        """Return the lead over the leader as it was seen, the differences of speed and y, acceleration and heading."""
+        x, speed, y = state.leader[jnp.maximum(state.time - DELAY, 0)]
+        # In the frame that drives at 40 m/s a place that was seen earlier lies farther back.
+        x = x - SPEED * DT * jnp.minimum(state.time, DELAY).astype(jnp.float32)
+        ahead, across, own, heading = state.car
+        apart = own * jnp.cos(heading) - speed
+        return jnp.stack([(ahead - x) / 5, apart / 2, state.acceleration / 2, (across - y) / 2, 10 * heading])
 
     def action_mask(self, state: Drive) -> Bool[Array, " A"]:
         """Return that every action is available."""
@@ -206,20 +215,3 @@ def _cost(car: Float[Array, "4"], leader: Float[Array, "*T 3"], jerk: Float[Arra
 def _grows(x: Float[Array, "*T"]) -> Float[Array, "*T"]:
     """Return log((1 + eˣ)/2), which is about linear."""
     return jax.nn.softplus(x) - LOG2
-
-
-def _observe(state: Drive) -> Float[Array, "5"]:
-    """Return the lead over the leader as it was seen, the differences of speed and y, acceleration and heading."""
-    x, speed, y = state.leader[jnp.maximum(state.time - DELAY, 0)]
-    # In the frame that drives at 40 m/s a place that was seen earlier lies farther back.
-    x = x - SPEED * DT * jnp.minimum(state.time, DELAY).astype(jnp.float32)
-    car = state.car
-    return jnp.stack(
-        [
-            (car[0] - x) / 5,
-            (car[2] * jnp.cos(car[3]) - speed) / 2,
-            state.acceleration / 2,
-            (car[1] - y) / 2,
-            10 * car[3],
-        ]
-    )

@@ -131,7 +131,7 @@ class Servers(Conditioned):
     ) -> tuple[Float[Array, "9"], Farm, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
         """Add or remove a server and work for a minute; `key` decides about arrivals and how long requests take."""
         arrival_key, length_key = jax.random.split(key)
-        rates = self._rates(state)
+        rates = self.rates(state)
         lengths = jax.random.exponential(length_key, (MINUTE, MOST, TASKS))
         return self.work(state, action, rates, jax.random.poisson(arrival_key, rates), lengths)
 
@@ -161,7 +161,7 @@ class Servers(Conditioned):
         """Return that every action is available; at a limit it has no effect."""
         return jnp.ones((3,), bool)
 
-    def _rates(self, farm: Farm) -> Float[Array, "60"]:
+    def rates(self, farm: Farm) -> Float[Array, "60"]:
         """Return the mean number of requests of the next 60 seconds."""
 
         def later(rate: Float[Array, ""], time: Int[Array, ""]) -> Any:
