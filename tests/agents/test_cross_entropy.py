@@ -37,7 +37,7 @@ def test_weights_are_bounded_and_unbiased(name):
     keys = jax.random.split(KEY, 40_000)
     drawn = jax.device_get(jax.jit(jax.vmap(lambda key: cross_entropy.draw(env, first, 0.75, key=key)[2]))(keys))
     assert 0 <= drawn.weight.min() < drawn.weight.max() <= 4.0 + 1e-5
-    error = 4 * drawn.weight.std() / 200
+    error = 4 * float(drawn.weight.std()) / 200
     assert drawn.weight.mean() == pytest.approx(1.0, abs=error)
     mixed = 0.25 * np.asarray(env.usual) + 0.75 * np.array(means)
     if name == "constant cost":

@@ -187,7 +187,7 @@ def test_servers_draw_requests_at_the_rate_of_the_peaks():
     rates = np.asarray(env.rates(farm))
     wanted = np.where(np.arange(60) < 30, 3.0, 3.0 + 2.99 * (299 / 300.0) ** (np.arange(60) - 30))
     np.testing.assert_allclose(rates, wanted, rtol=5e-3)
-    assert rates[29:31] == pytest.approx([3.0, 6.0], abs=1e-3)
+    assert rates[29:31] == pytest.approx([3.0, 5.99], abs=1e-3)
 
 
 class Falling(gymnasium.Env):

@@ -11,6 +11,7 @@ from typing import Any
 from riskpath.envs.american_put import AmericanPut
 from riskpath.envs.autonomous_vehicle import AutonomousVehicle
 from riskpath.envs.betting_game import BettingGame
+from riskpath.envs.conditions import Conditioned
 from riskpath.envs.driving import Driving
 from riskpath.envs.environment import Environment
 from riskpath.envs.gamblers_ruin import GamblersRuin
@@ -35,6 +36,7 @@ __all__ = [
     "AmericanPut",
     "AutonomousVehicle",
     "BettingGame",
+    "Conditioned",
     "Driving",
     "Environment",
     "GamblersRuin",

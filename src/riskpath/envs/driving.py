@@ -92,7 +92,7 @@ class Driving(Conditioned):
     def draw(self, means: Float[Array, "5"], *, key: Key) -> tuple[Int[Array, "20"], Float[Array, "5"]]:
         """Draw the leader's manoeuvres; return the share of each kind as well."""
         manoeuvres = jax.random.categorical(key, jnp.log(means), shape=(MANOEUVRES,))
-        return manoeuvres, jnp.mean(manoeuvres[:, None] == jnp.arange(5), axis=0, dtype=jnp.float32)
+        return manoeuvres, jnp.bincount(manoeuvres, length=5).astype(jnp.float32) / MANOEUVRES
 
     def log_density(self, statistics: Float[Array, "5"], means: Float[Array, "5"]) -> Float[Array, ""]:
         """Return the logarithm of the probability of the manoeuvres."""
@@ -134,12 +134,12 @@ class Driving(Conditioned):
             following = moved, time + 1, jerk, total + jnp.where(now_lost, 0.0, _cost(moved, row, jerk)), now_lost
             return jax.tree.map(lambda old, new: jnp.where(lost, old, new), carry, following), None
 
-        jerks = jnp.abs(acceleration - state.acceleration) * (jnp.arange(PER_ACTION) == 0)
+        jerks = jnp.where(jnp.arange(PER_ACTION) == 0, jnp.abs(acceleration - state.acceleration), 0.0)
         carry = state.car, state.time, jnp.zeros(()), jnp.zeros(()), jnp.zeros((), bool)
         (car, time, jerk, total, lost), _ = jax.lax.scan(small, carry, jerks)
         # Who is lost pays for the rest of the episode while standing still.
         times = jnp.arange(STEPS + 1)
-        leader = state.leader.at[:, 0].add(SPEED * DT * (times - time))
+        leader = state.leader.at[:, 0].add(SPEED * DT * (times - time).astype(jnp.float32))
         rest = jnp.where((times >= time) & (times < STEPS), _cost(car, leader, jerk), 0.0)
         total = total + jnp.where(lost, jnp.sum(rest), 0.0)
         following = Drive(state.leader, car, acceleration, time)
@@ -205,7 +205,7 @@ def _cost(car: Float[Array, "4"], leader: Float[Array, "*T 3"], jerk: Float[Arra
     x, y, speed, heading = car
     lead, across = x - leader[..., 0], jnp.abs(y - leader[..., 2])
     apart = jnp.abs(speed * jnp.cos(heading) - leader[..., 1])
-    collision = 5.0 * ((jnp.abs(lead) < LENGTH) & (across < LENGTH / 2))
+    collision = jnp.where((jnp.abs(lead) < LENGTH) & (across < LENGTH / 2), 5.0, 0.0)
     ahead = jnp.where(lead > BEHIND, _grows(0.5 * (lead - BEHIND)) + 1.0, 0.0)
     behind = jnp.where(lead < BEHIND, _grows(0.05 * (BEHIND - lead)), 0.0)
     off = jnp.where(jnp.abs(y) > LANE, _grows(0.5 * (jnp.abs(y) - LANE)), 0.0)

@@ -178,7 +178,7 @@ class Servers(Conditioned):
         removes = going & (action == REMOVE) & (farm.servers > LEAST)
         busy = farm.work[last] >= 0
         gone = removes & ~busy
-        servers = farm.servers + (adds & ~farm.leaving) - gone
+        servers = farm.servers + (adds & ~farm.leaving).astype(jnp.int32) - gone.astype(jnp.int32)
         loading = jnp.where(gone & (jnp.arange(MOST) == last), UPLOAD, farm.loading)
         leaving = (farm.leaving & ~adds) | (removes & busy)
         places = lambda f: (f.servers, f.loading, f.leaving)  # noqa: E731
@@ -200,13 +200,13 @@ class Servers(Conditioned):
         begins = free[:, None] + jnp.cumsum(lengths, axis=1) - lengths
         able = jnp.where(there & (loading <= 0) & ~leaves, jnp.sum(begins < 1.0, axis=1), 0)
         takes = jnp.clip(queue - (jnp.cumsum(able) - able), 0, able)
-        taken = jnp.arange(TASKS) < takes[:, None]
+        taken = jnp.arange(TASKS)[None] < takes[:, None]
         ends = free + jnp.sum(jnp.where(taken, lengths, 0.0), axis=1)
         work = jnp.where(ends >= 1.0, ends - 1.0, -1.0)
         queue = queue - jnp.sum(takes)
         waited = queue.astype(jnp.float32) + jnp.sum(jnp.where(taken, begins, 0.0))
         gone = leaves & (work < 0)
-        servers = farm.servers - jnp.any(gone)
+        servers = farm.servers - jnp.any(gone).astype(jnp.int32)
         over = ~going & (queue == 0) & jnp.all(work < 0)
         paid = jnp.where(over, 0, servers).astype(jnp.float32)  # the last second is not paid for
         cost = self.waiting_cost * waited + self.server_cost * paid
