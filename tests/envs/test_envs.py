@@ -27,7 +27,11 @@ def test_fields_are_passed_on():
             {},
             r"unknown environment 'RiskGrid' \(did you mean RiskyGrid\?\); there are American",
         ),
-        ("Chess", {}, "unknown environment 'Chess'; there are .*RiskyGrid, RiskyMountainCar, RiverSwim, Servers, ThreeState"),
+        (
+            "Chess",
+            {},
+            "unknown environment 'Chess'; there are .*RiskyGrid, RiskyMountainCar, RiverSwim, Servers, ThreeState",
+        ),
         (None, {}, "make needs the name of an environment, got None; there are AmericanPut"),
         (rp.RiskyGrid, {}, "make needs the name of an environment, got <class"),
         (["RiskyGrid"], {}, r"make needs the name of an environment, got \['RiskyGrid'\]"),
