@@ -32,6 +32,8 @@ ACTIONS: dict[str, list[Any]] = {
     "GuardedMaze": [3] * 5 + [0] * 5 + [1] * 4,
     "PatrolledMaze": [1] * 4 + [3],
     "AutonomousVehicle": [1, 0, 1, 1, 0, 1],
+    "Driving": [lambda seen: 2] * 6,
+    "Servers": [1] + [0] * 44,
     "OptionHedging": [lambda seen: int(np.clip(10 + 160 * (seen[0] - 1), 0, 20))] * 16,
 }
 """The actions before the picture, or functions of the observation."""

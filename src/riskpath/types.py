@@ -47,6 +47,8 @@ class EnvSpec(eqx.Module, Registered):
     action_heads: tuple[int, ...] = eqx.field(static=True, default=())
     """If an action is a vector of several independent choices (heads): the number of options of each. A mask and the
     values of actions then have a row for each head, padded to the longest, with `num_actions` entries in all."""
+    conditions: int = eqx.field(static=True, default=0)
+    """Number of statistics of the condition that an episode starts with, if the environment exposes it."""
 
     @property
     def observation_dtype(self) -> Any:

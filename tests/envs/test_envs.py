@@ -10,7 +10,7 @@ def test_every_name_makes_an_environment_of_that_class():
     paper = ["RiskyGrid", "RiskyMountainCar", "ThreeState"]
     finite = ["BettingGame", "GamblersRuin", "Inventory", "Liquidation", "RandomMDP", "RiverSwim", "WindyCliff"]
     markets = ["AmericanPut", "MeanReversionTrading", "OptionHedging"]
-    public = ["AutonomousVehicle", "GuardedMaze", "PatrolledMaze"]
+    public = ["AutonomousVehicle", "Driving", "GuardedMaze", "PatrolledMaze", "Servers"]
     assert list(envs.BY_NAME) == sorted([*paper, *finite, *markets, *public])
     assert all(type(rp.make(name)).__name__ == name for name in envs.BY_NAME)
 
@@ -27,7 +27,11 @@ def test_fields_are_passed_on():
             {},
             r"unknown environment 'RiskGrid' \(did you mean RiskyGrid\?\); there are American",
         ),
-        ("Chess", {}, "unknown environment 'Chess'; there are .*RiskyGrid, RiskyMountainCar, RiverSwim, ThreeState"),
+        (
+            "Chess",
+            {},
+            "unknown environment 'Chess'; there are .*RiskyGrid, RiskyMountainCar, RiverSwim, Servers, ThreeState",
+        ),
         (None, {}, "make needs the name of an environment, got None; there are AmericanPut"),
         (rp.RiskyGrid, {}, "make needs the name of an environment, got <class"),
         (["RiskyGrid"], {}, r"make needs the name of an environment, got \['RiskyGrid'\]"),

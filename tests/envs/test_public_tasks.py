@@ -14,9 +14,11 @@ import pytest
 
 import riskpath as rp
 from riskpath.envs.autonomous_vehicle import CHANCES, Crossing
+from riskpath.envs.driving import MANOEUVRES, leader_path
 from riskpath.envs.guarded_maze import CELLS
 from riskpath.envs.noisy_lander import BONUS, NOISE, TERRAIN, NoisyLander
 from riskpath.envs.patrolled_maze import Patrolled
+from riskpath.envs.servers import MOST, PEAKS, TASKS
 
 from .backward import outcome_law
 
@@ -27,6 +29,16 @@ KEY = jax.random.key(0)
 @eqx.filter_jit
 def move(env: Any, state: Any, action: Any, noise: Any) -> Any:
     return env.move(state, action, noise)
+
+
+@eqx.filter_jit
+def step(env: Any, state: Any, action: Any, key: Any) -> Any:
+    return env.step(key, state, action)
+
+
+@eqx.filter_jit
+def work(env: Any, state: Any, action: Any, arrived: Any, lengths: Any) -> Any:
+    return env.work(state, action, env.rates(state), arrived, lengths)
 
 
 @pytest.mark.parametrize("steps", RECORDED["guarded_maze"], ids=["short", "long", "random", "random"])
@@ -111,6 +123,73 @@ def test_patrolled_maze_draws_its_conditions():
     assert (np.asarray(fixed.cost) == 2.0).all()
 
 
+@pytest.mark.parametrize("episode", RECORDED["driving"], ids=["follow", "brakes", "ahead", "off the road"])
+def test_driving_steps_like_the_public_code(episode):
+    env = rp.Driving()
+    first, *rows = episode["first"], *episode["steps"]
+    state = env.begin(jnp.array(episode["leader"]), jnp.float32(episode["speed"]), jnp.array(episode["car"]))
+    np.testing.assert_allclose(env.observe(state), first, atol=2e-4)
+    for action, *wanted, reward, done in rows:
+        seen, state, mine, terminated, truncated = step(env, state, jnp.int32(action), KEY)
+        np.testing.assert_allclose(seen, wanted, atol=5e-4)
+        assert float(mine) == pytest.approx(reward, abs=5e-3, rel=2e-6)
+        assert bool(terminated | truncated) == done
+    assert bool(terminated) == (len(rows) < 60)
+
+
+def test_driving_draws_its_starts_and_conditions():
+    env, keys = rp.Driving(), jax.random.split(KEY, 20_000)
+    _, state = jax.device_get(jax.jit(jax.vmap(env.reset))(keys))
+    x, y, speed, heading = state.car.T
+    assert (x.max() < -5 * 3.47, -x.mean()) == (True, pytest.approx(17.38 + 10, abs=0.3))
+    assert (speed.mean(), speed.std()) == (pytest.approx(40, abs=0.1), pytest.approx(3, abs=0.1))
+    shares = [(y == 2).mean(), (y == -2).mean(), (y == 0).mean(), (heading > 0.15).mean()]
+    np.testing.assert_allclose(shares, [0.4, 0.4, 0.2, 0.1], atol=0.02)
+    np.testing.assert_allclose(heading[y == 0], (np.sign(heading) * 0.2007 * 40 / speed)[y == 0], rtol=1e-5)
+    first = state.leader[:, 0, 1]
+    assert (first.mean(), first.std()) == (pytest.approx(40, abs=0.1), pytest.approx(3, abs=0.1))
+    path = np.asarray(jax.jit(leader_path)(jnp.full(MANOEUVRES, 3), jnp.float32(40.0)))
+    assert path[:, 1].min() > 15  # a slow leader accelerates instead
+
+
+@pytest.mark.parametrize("episode", RECORDED["servers"], ids=["a peak", "adding", "removing"])
+def test_servers_work_like_the_public_code(episode):
+    fields = {"minutes": episode["minutes"], "start_servers": episode["start_servers"]}
+    for pays_at_end in (True, False):
+        env = rp.Servers(**fields, pays_at_end=pays_at_end)
+        peaks = jnp.array(episode["peaks"] + [10**6] * (PEAKS - len(episode["peaks"])))
+        (_, state), total = env.start(peaks, key=KEY), 0.0
+        for action, arrivals, tasks, servers, queue, reward, done in episode["steps"]:
+            arrived, lengths = np.zeros(60, np.int32), np.full((60, MOST, TASKS), 9.0, np.float32)
+            arrived[: len(arrivals)] = arrivals
+            nth = np.zeros((60, MOST), int)
+            for place, length in tasks:  # second · 10 + server, in the order in which they begin
+                second, server = divmod(place, MOST)
+                lengths[second, server, nth[second, server]] = length
+                nth[second, server] += 1
+            seen, state, mine, terminated, truncated = work(env, state, jnp.int32(action), arrived, lengths)
+            total += float(mine)
+            assert np.flatnonzero(seen[:-1]).tolist() == [servers - 3]
+            assert (float(seen[-1]) * 30, int(state.queue)) == (pytest.approx(queue, abs=1e-3), queue)
+            assert (bool(terminated), bool(truncated)) == (done, False)
+            assert float(mine if pays_at_end else 0.0) == pytest.approx(reward if pays_at_end else 0.0, rel=1e-5)
+        assert total == pytest.approx(reward, rel=1e-5)
+
+
+def test_servers_draw_requests_at_the_rate_of_the_peaks():
+    env = rp.Servers(peaks_per_hour=2.0)
+    _, state = jax.device_get(jax.jit(jax.vmap(env.reset))(jax.random.split(KEY, 20_000)))
+    inside = state.peaks < 3_600
+    assert inside.sum(axis=1).mean() == pytest.approx(2.0, abs=0.04)
+    assert state.peaks[inside].mean() == pytest.approx(1_800, abs=30)
+    assert (np.diff(state.peaks, axis=1) > 0).all()
+    _, farm = env.start(jnp.array([30] + [10**6] * (PEAKS - 1)), key=KEY)
+    rates = np.asarray(env.rates(farm))
+    wanted = np.where(np.arange(60) < 30, 3.0, 3.0 + 2.99 * (299 / 300.0) ** (np.arange(60) - 30))
+    np.testing.assert_allclose(rates, wanted, rtol=5e-3)
+    assert rates[29:31] == pytest.approx([3.0, 5.99], abs=1e-3)
+
+
 class Falling(gymnasium.Env):
     """A simulator whose episodes end after one step, to the side of the action."""
 
@@ -147,6 +226,9 @@ def test_the_lander_is_noisy_on_the_right_only():
         ("GuardedMaze", {"paid_steps": 3}, "paid_steps must be at least 14, got 3"),
         ("AutonomousVehicle", {"max_episode_steps": 2}, "max_episode_steps must be at least 7, got 2"),
         ("PatrolledMaze", {"p_patrol": 2.0}, "p_patrol must be from 0 to 1, got 2"),
+        ("Driving", {"p_brake": 0.5}, "p_nothing, .* must not exceed 1 together, got 1.152"),
+        ("Servers", {"start_servers": 11}, "start_servers must be at most 10, got 11"),
+        ("Servers", {"peaks_per_hour": 5.0}, "peaks_per_hour must be at most 4, got 5"),
     ],
 )
 def test_a_wrong_field_is_refused_by_name(name, fields, message):

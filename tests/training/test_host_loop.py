@@ -109,7 +109,7 @@ def reset_all(env: rp.Environment, keys: Any) -> Any:
 
 @eqx.filter_jit
 def step_all(env: rp.Environment, state: Any, action: Any, env_keys: Any, reset_keys: Any) -> Any:
-    return jax.vmap(lambda *asked: loop.step_and_reset(env, *asked))(state, action, env_keys, reset_keys)
+    return jax.vmap(lambda *asked: loop.step_and_reset(env, *asked)[:2])(state, action, env_keys, reset_keys)
 
 
 def leaves(lanes: Lanes) -> list[np.ndarray]:

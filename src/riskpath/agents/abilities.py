@@ -5,6 +5,7 @@ Refreshes         quantities derived from the networks, which are recomputed aft
 Quantiles         predicted quantiles of the return, and the value of each action
 Population        several candidate policies in one state, which held-out episodes compare after training
 ServesMeasures    one training serves measures other than its own
+StartsEpisodes    the agent decides how its training episodes start
 """
 
 import abc
@@ -16,7 +17,7 @@ from jaxtyping import Array, Float, Int
 from riskpath.agents.clock import Clock
 from riskpath.errors import RiskpathError
 from riskpath.risk.measures import RiskMeasure
-from riskpath.types import TimeStep
+from riskpath.types import Key, TimeStep
 
 
 class TargetNetworks(eqx.Module):
@@ -82,6 +83,21 @@ class ServesMeasures(Refreshes):
     @abc.abstractmethod
     def serves(self, risk: RiskMeasure) -> bool:
         """Tell whether a trained state also serves another measure."""
+
+
+class StartsEpisodes(eqx.Module):
+    """An agent that decides how its training episodes start, in an environment that is part of the program."""
+
+    @abc.abstractmethod
+    def start_episode(self, env: Any, memory: Any, *, key: Key) -> tuple[Any, Any, Any]:
+        """Start an episode; return the first observation, the state of the environment and the agent's memory."""
+
+
+def start_episode(agent: Any, env: Any, memory: Any, *, key: Key) -> tuple[Any, Any, Any]:
+    """Start a training episode of any agent, whose first memory is `memory` unless it decides otherwise."""
+    if isinstance(agent, StartsEpisodes):
+        return agent.start_episode(env, memory, key=key)
+    return *env.reset(key), memory
 
 
 def can_serve(agent: Any, risk: RiskMeasure) -> bool:

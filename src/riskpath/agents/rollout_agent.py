@@ -288,11 +288,14 @@ def final_returns(steps: Transition) -> tuple[Float[Array, "T E"], Bool[Array, "
     return jax.lax.scan(back, nothing, steps, reverse=True)[1]
 
 
-def value_at_risk(returns: Float[Array, "T E"], ended: Bool[Array, "T E"], level: Any) -> Float[Array, ""]:
-    """Return the quantile of the returns where `ended`, at a level; infinite where there is none."""
-    ordered, count = jnp.sort(jnp.where(ended, returns, jnp.inf).ravel()), jnp.sum(ended)
-    place = jnp.floor(level * count.astype(jnp.float32)).astype(jnp.int32)
-    return ordered[jnp.clip(place, 0, jnp.maximum(count - 1, 0))]
+def value_at_risk(
+    returns: Float[Array, "T E"], ended: Bool[Array, "T E"], level: Any, weight: Any = 1.0
+) -> Float[Array, ""]:
+    """Return the quantile of the weighted returns where `ended`, at a level; infinite where there is none."""
+    weights = jnp.where(ended, weight, 0.0).ravel()
+    ordered, weights = jax.lax.sort((jnp.where(ended, returns, jnp.inf).ravel(), weights), num_keys=1)
+    place = jnp.sum(jnp.cumsum(weights) <= level * jnp.sum(weights))
+    return ordered[jnp.minimum(place, jnp.maximum(jnp.sum(ended) - 1, 0))]
 
 
 def generalised_advantages(delta: Float[Array, "T E"], decay: Float[Array, "T E"]) -> Float[Array, "T E"]:

@@ -11,6 +11,8 @@ from typing import Any
 from riskpath.envs.american_put import AmericanPut
 from riskpath.envs.autonomous_vehicle import AutonomousVehicle
 from riskpath.envs.betting_game import BettingGame
+from riskpath.envs.conditions import Conditioned
+from riskpath.envs.driving import Driving
 from riskpath.envs.environment import Environment
 from riskpath.envs.gamblers_ruin import GamblersRuin
 from riskpath.envs.guarded_maze import GuardedMaze
@@ -24,6 +26,7 @@ from riskpath.envs.patrolled_maze import PatrolledMaze
 from riskpath.envs.random_mdp import RandomMDP
 from riskpath.envs.risky_grid import RiskyGrid
 from riskpath.envs.river_swim import RiverSwim
+from riskpath.envs.servers import Servers
 from riskpath.envs.three_state import ThreeState
 from riskpath.envs.windy_cliff import WindyCliff
 from riskpath.errors import RiskpathError, did_you_mean
@@ -33,6 +36,8 @@ __all__ = [
     "AmericanPut",
     "AutonomousVehicle",
     "BettingGame",
+    "Conditioned",
+    "Driving",
     "Environment",
     "GamblersRuin",
     "GuardedMaze",
@@ -45,6 +50,7 @@ __all__ = [
     "RiskyGrid",
     "RiskyMountainCar",
     "RiverSwim",
+    "Servers",
     "ThreeState",
     "WindyCliff",
     "from_gymnax",

@@ -12,9 +12,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import xlog1py, xlogy
 from jaxtyping import Array, Bool, Float, Int
 
-from riskpath.envs.environment import Environment
+from riskpath.envs.conditions import Conditioned
 from riskpath.errors import RiskpathError
 from riskpath.types import EnvSpec, Key
 from riskpath.validation import as_parameter, fields, require_counts, require_no_less_than_zero, require_share
@@ -38,7 +39,7 @@ class Patrolled(eqx.Module):
     """Steps taken."""
 
 
-class PatrolledMaze(Environment):
+class PatrolledMaze(Conditioned):
     """Reach the goal through a cell that may be patrolled, or by a long way around; observes the place."""
 
     p_patrol: float | Array = eqx.field(converter=as_parameter, default=0.2)
@@ -71,15 +72,32 @@ class PatrolledMaze(Environment):
     @property
     def spec(self) -> EnvSpec:
         """Return the specification: the place observed, four directions."""
-        return EnvSpec(len(MOVES), (2,), None, self.max_episode_steps, observation_bounds=((0.0, 7.0), (0.0, 7.0)))
+        bounds = ((0.0, 7.0), (0.0, 7.0))
+        return EnvSpec(len(MOVES), (2,), None, self.max_episode_steps, observation_bounds=bounds, conditions=2)
 
-    def reset(self, key: Key) -> tuple[Float[Array, "2"], Patrolled]:
-        """Draw the start, whether the patrol is there, and its cost."""
-        place_key, patrol_key, cost_key = jax.random.split(key, 3)
-        place = jax.random.uniform(place_key, (2,), minval=self.start_low, maxval=self.start_high)
-        cost = self.mean_cost * (jax.random.exponential(cost_key) if self.random_cost else jnp.ones(()))
-        there = jax.random.uniform(patrol_key) < self.p_patrol
-        return place, Patrolled(place, jnp.where(there, cost, 0.0), jnp.zeros((), jnp.int32))
+    @property
+    def usual(self) -> Float[Array, "2"]:
+        """Return the probability of the patrol and its mean cost."""
+        return jnp.stack([jnp.asarray(self.p_patrol), jnp.asarray(self.mean_cost)])
+
+    def draw(self, means: Float[Array, "2"], *, key: Key) -> tuple[Float[Array, "2"], Float[Array, "2"]]:
+        """Draw whether the patrol is there, and what it costs or would cost."""
+        patrol_key, cost_key = jax.random.split(key)
+        there = jax.random.uniform(patrol_key) < means[0]
+        cost = means[1] * jax.random.exponential(cost_key) if self.random_cost else jnp.asarray(self.mean_cost)
+        drawn = jnp.stack([there.astype(jnp.float32), cost])
+        return drawn, drawn
+
+    def log_density(self, statistics: Float[Array, "2"], means: Float[Array, "2"]) -> Float[Array, ""]:
+        """Return the logarithm of a Bernoulli probability times an exponential density."""
+        (there, cost), (chance, mean) = statistics, jnp.maximum(means, 1e-9)
+        log_cost = -jnp.log(mean) - cost / mean if self.random_cost else 0.0
+        return xlogy(there, chance) + xlog1py(1.0 - there, -chance) + log_cost
+
+    def start(self, condition: Float[Array, "2"], *, key: Key) -> tuple[Float[Array, "2"], Patrolled]:
+        """Draw where the episode starts."""
+        place = jax.random.uniform(key, (2,), minval=self.start_low, maxval=self.start_high)
+        return place, Patrolled(place, condition[0] * condition[1], jnp.zeros((), jnp.int32))
 
     def step(
         self, key: Key, state: Patrolled, action: Int[Array, ""]

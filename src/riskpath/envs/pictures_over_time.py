@@ -24,6 +24,7 @@ from riskpath.envs.gamblers_ruin import GamblersRuin
 from riskpath.envs.inventory import Inventory
 from riskpath.envs.liquidation import Liquidation
 from riskpath.envs.river_swim import RiverSwim
+from riskpath.envs.servers import LEAST, MOST, Servers
 
 WIDTH, LEFT = 600, 64
 """Pixels of a chart, and left of its columns for the scale."""
@@ -186,3 +187,26 @@ def draw_liquidation(env: Liquidation, episode: Episode) -> UInt8[np.ndarray, "H
         chart.text(time, top - 11, f"{position.left}", INK if now else MUTED)
     chart.rewards(16, episode.rewards)
     return finished(chart.canvas, episode, env.steps)
+
+
+@picture.register(Servers)
+def draw_servers(env: Servers, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+    """Draw the number of servers as a line, those that work as another one, and the queue as bars below."""
+    chart = _Chart(max(env.minutes, len(episode.rewards)), 320)
+    top, floor, room = 24.0, 150.0, 120.0
+    queues = [int(state.queue) for state in episode.states]
+    most = max(30, *queues)
+    for servers in (LEAST, MOST):
+        chart.level(floor - (floor - top) * servers / MOST, f"{servers}")
+    chart.canvas.text((LEFT - 8, (top + floor) / 2), "servers", 12, MUTED, "right")
+    chart.canvas.text((LEFT - 8, chart.base - room / 2), "queue", 12, MUTED, "right")
+    chart.level(chart.base - room, f"{most}")
+    chart.level(chart.base, "0")
+    for time, queue in enumerate(queues):
+        chart.bar(time, chart.base - room * queue / most, chart.base, COLOURS["orange"])
+    ready = [int(np.sum(np.asarray(s.loading)[: int(s.servers)] <= 0)) for s in episode.states]
+    for counts, colour in ((ready, COLOURS["blue"]), ([int(state.servers) for state in episode.states], INK)):
+        way = [(chart.x(time), floor - (floor - top) * count / MOST) for time, count in enumerate(counts)]
+        chart.canvas.line(way, 3, colour)
+    mark(chart.canvas, way[-1], 6, 3)
+    return finished(chart.canvas, episode, env.minutes, decimals=2)

@@ -62,7 +62,7 @@ def trace_learned(policy: Any) -> TracedPolicy:
         playing = state
         if mixed:  # the memory of an episode has what the member that began it needs
             probs = agent.weights(state)
-            playing = agent.with_members(state, jnp.eye(len(probs))[drawn(seed, probs)])
+            playing = agent.with_weights(state, jnp.eye(len(probs))[drawn(seed, probs)])
         action, memory = step_of(agent, playing, spec)(memory, obs, reward, mask, start, np.uint32(0))
         return (translation.scale(action) if translation else action), memory
 

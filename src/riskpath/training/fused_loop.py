@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import jaxtyping
 from jaxtyping import Array, Bool, Shaped
 
-from riskpath.agents.abilities import TargetNetworks
+from riskpath.agents.abilities import StartsEpisodes, TargetNetworks, start_episode
 from riskpath.agents.agent import Agent, AgentState, Mode
 from riskpath.agents.learning import update_target
 from riskpath.envs.environment import Environment
@@ -60,32 +60,40 @@ def choose(lanes: Lanes, warm_up: bool | Bool[Array, ""]) -> tuple[Lanes, Choice
 
 
 def step_and_reset(
-    env: Environment, env_state: Any, action: Any, env_key: Key, reset_key: Key
-) -> tuple[Any, VectorStep]:
-    """Step one environment, and reset it if its episode is over."""
+    env: Environment, env_state: Any, action: Any, env_key: Key, reset_key: Key, agent: Any = None, memory: Any = None
+) -> tuple[Any, VectorStep, Any]:
+    """Step one environment, and reset it if its episode is over; return its state, and the memory of a new episode.
+
+    If the agent starts episodes itself, `memory` is that of its state.
+    """
     observation, env_state, reward, terminated, truncated = env.step(env_key, env_state, action)
     mask = env.action_mask(env_state)
-    first, fresh = env.reset(reset_key)
+    first, fresh, memory = start_episode(agent, env, memory, key=reset_key)
     following = tree_where(
         terminated | truncated, (fresh, first, env.action_mask(fresh)), (env_state, observation, mask)
     )
-    return following[0], VectorStep(observation, mask, reward, terminated, truncated, *following[1:])
+    return following[0], VectorStep(observation, mask, reward, terminated, truncated, *following[1:]), memory
 
 
-def step_environments(lanes: Lanes, choice: Choice) -> tuple[Lanes, VectorStep]:
-    """Step all environments that are part of the program."""
-    each = eqx.filter_vmap(step_and_reset, in_axes=(None, 0, 0, 0, 0))
+def step_environments(lanes: Lanes, choice: Choice) -> tuple[Lanes, VectorStep, Any]:
+    """Step all environments that are part of the program; return the memories of new episodes, too.
+
+    These are None unless the agent starts episodes itself.
+    """
+    starts = isinstance(lanes.agent, StartsEpisodes)
+    each = eqx.filter_vmap(step_and_reset, in_axes=(None, 0, 0, 0, 0, None, None))
     arguments = (lanes.env_state, choice.action, choice.env_keys, choice.reset_keys)
-    env_state, outcome = eqx.filter_vmap(each)(lanes.env, *arguments)
-    return eqx.tree_at(lambda s: s.env_state, lanes, env_state), outcome
+    starting = (lanes.agent, lanes.agent_state.initial_memory) if starts else (None, None)
+    env_state, outcome, memory = eqx.filter_vmap(each)(lanes.env, *arguments, *starting)
+    return eqx.tree_at(lambda s: s.env_state, lanes, env_state), outcome, memory
 
 
-def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: VectorStep) -> Lanes:
+def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: VectorStep, first_memory: Any = None) -> Lanes:
     """Store the transitions, and prepare the next time step of every environment."""
     fresh = lanes.clock.updates == 0
 
-    def one(agent: Agent, state: AgentState, time_step: TimeStep, choice: Choice, outcome: VectorStep, so_far):
-        def single(time_step: TimeStep, choice: Choice, o: VectorStep, so_far):
+    def one(agent: Agent, state: AgentState, time_step: TimeStep, choice: Choice, outcome: VectorStep, so_far, first):
+        def single(time_step: TimeStep, choice: Choice, o: VectorStep, so_far, first):
             so_far = so_far + power(agent.discount, time_step.time) * o.reward
             transition = Transition(
                 time_step.observation,
@@ -107,10 +115,10 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: VectorStep) -> 
                 jnp.where(done, spec.no_action(), choice.action),
                 jnp.where(done, 0, time_step.time + 1),
             )
-            memory = tree_where(done, state.initial_memory, choice.memory)
+            memory = tree_where(done, state.initial_memory if first is None else first, choice.memory)
             return transition, following, memory, jnp.where(done, 0.0, so_far)
 
-        stored, following, memory, after = jax.vmap(single)(time_step, choice, outcome, so_far)
+        stored, following, memory, after = jax.vmap(single)(time_step, choice, outcome, so_far, first)
         done = outcome.terminated | outcome.truncated
         assert state.episodes is not None
         shown = (outcome.observation, outcome.action_mask)
@@ -118,7 +126,7 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: VectorStep) -> 
         episodes = state.episodes.add(*earned, done, *shown, agent.discount, fresh)
         return eqx.tree_at(lambda s: s.episodes, state, episodes), stored, following, memory, after
 
-    arguments = (lanes.agent_state, lanes.time_step, choice, outcome, lanes.return_so_far)
+    arguments = (lanes.agent_state, lanes.time_step, choice, outcome, lanes.return_so_far, first_memory)
     state, transitions, time_step, memory, so_far = eqx.filter_vmap(one)(lanes.agent, *arguments)
     flat = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), transitions)
     over = transitions.terminated | transitions.truncated
@@ -150,8 +158,8 @@ def _valid(stored: Transition, following: TimeStep, spec: EnvSpec) -> Bool[Array
 def collect(lanes: Lanes, spec: EnvSpec, warm_up: bool) -> Lanes:
     """Take one step in every environment of every lane and store it."""
     lanes, choice = choose(lanes, warm_up)
-    lanes, outcome = step_environments(lanes, choice)
-    return record(lanes, spec, choice, outcome)
+    lanes, outcome, first_memory = step_environments(lanes, choice)
+    return record(lanes, spec, choice, outcome, first_memory)
 
 
 def update(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:

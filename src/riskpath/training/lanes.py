@@ -15,6 +15,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
+from riskpath.agents.abilities import StartsEpisodes, start_episode
 from riskpath.agents.agent import GREEDY, Agent, AgentState
 from riskpath.agents.clock import Clock
 from riskpath.agents.episodes import no_episodes
@@ -23,7 +24,6 @@ from riskpath.agents.replay_buffer import ReplayBuffer
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import as_arrays
 from riskpath.envs.vector import VectorEnvironment
-from riskpath.evaluation.rollout import begin
 from riskpath.training.devices import lane_mesh, placed_rows
 from riskpath.training.recent_episodes import RecentEpisodes, no_recent_episodes
 from riskpath.training.rounds import Round
@@ -171,7 +171,8 @@ def _begin_lanes(
     """
     init_keys, env_keys, keys = _split_in_three(keys)
     state = _init_lanes(agent, init_keys, spec)
-    env_state, time_step, memory = _begin_episodes(env, state.initial_memory, env_keys, spec, num_envs)
+    starts = agent if isinstance(agent, StartsEpisodes) else None
+    env_state, time_step, memory = _begin_episodes(starts, env, state.initial_memory, env_keys, spec, num_envs)
     if vector is not None:
         observation, mask = reset_on_host(vector, env_keys, num_envs)
         time_step = eqx.tree_at(lambda t: (t.observation, t.action_mask), time_step, (observation, mask))
@@ -216,13 +217,17 @@ def _init_lanes(agent: Agent, keys: Keys, spec: EnvSpec) -> AgentState:
 
 
 @eqx.filter_jit
-def _begin_episodes(env: Environment, memory: Any, keys: Keys, spec: EnvSpec, num_envs: int) -> Any:
+def _begin_episodes(agent: Any, env: Environment, memory: Any, keys: Keys, spec: EnvSpec, num_envs: int) -> Any:
     """Start the episodes of every lane: states of the environments, first time steps, and memories of the agents."""
 
-    def one(env: Environment, memory: Any, key: Key) -> Any:
-        return jax.vmap(lambda key: (*begin(env, spec, key), memory))(jax.random.split(key, num_envs))
+    def one(agent: Any, env: Environment, memory: Any, key: Key) -> Any:
+        def begin(key: Key) -> Any:
+            observation, env_state, first = start_episode(agent, env, memory, key=key)
+            return env_state, spec.first_time_step(observation, env.action_mask(env_state)), first
 
-    return eqx.filter_vmap(one)(env, memory, keys)
+        return jax.vmap(begin)(jax.random.split(key, num_envs))
+
+    return eqx.filter_vmap(one)(agent, env, memory, keys)
 
 
 @functools.partial(jax.jit, static_argnums=2)

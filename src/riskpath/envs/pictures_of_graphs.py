@@ -1,14 +1,15 @@
-"""Pictures of problems whose states are places: the cells of a cliff, the nodes of a layered graph."""
+"""Pictures of problems whose states are joined by lines: three states, layers of random states, crossings of roads."""
 
 import functools
+import itertools
 from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
 
+from riskpath.envs.autonomous_vehicle import CORNER, TIMES, AutonomousVehicle, Crossing, road
 from riskpath.envs.drawing import (
     COLOURS,
-    FOOTER,
     INK,
     MARGIN,
     MUTED,
@@ -24,36 +25,30 @@ from riskpath.envs.drawing import (
 )
 from riskpath.envs.finite import as_finite
 from riskpath.envs.random_mdp import Node, RandomMDP
-from riskpath.envs.windy_cliff import WindyCliff
+from riskpath.envs.three_state import ThreeState
+
+ROADS = ("#2f6da8", "#6ea8d8", "#e8b84a", "#8a949e")
+"""Colours of the kinds of roads."""
 
 
-@picture.register(WindyCliff)
-def draw_windy_cliff(env: WindyCliff, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
-    """Draw the cells with the cliff at the bottom, the way so far, and the reward of the last step."""
-    places = visited(env, episode)
-    pitch = max(6, 640 // env.width // 2 * 2)  # even, because video encoders need an even size of the picture
-    canvas = paper(env.width * pitch + 2 * MARGIN, env.height * pitch + MARGIN)
-    gap, letters = max(1, pitch // 32), min(16.0, pitch / 5)
-
-    def at(x: float, y: float) -> tuple[float, float]:
-        return MARGIN + (x + 0.5) * pitch, MARGIN + (env.height - y - 0.5) * pitch
-
-    for x, y in np.ndindex(env.width, env.height):
-        kind = "free" if y else "start" if x == 0 else "goal" if x == env.width - 1 else "orange"
-        left, top = at(x - 0.5, y + 0.5)
-        canvas.box((left + gap, top + gap), (pitch - 2 * gap, pitch - 2 * gap), pitch / 10, COLOURS[kind])
-        if pitch >= 40 and kind != "free":
-            reward = {"start": "", "goal": signed(env.goal), "orange": signed(env.cliff)}[kind]
-            canvas.text(at(x, y - 0.3), reward, letters, MUTED)
-            canvas.text(at(x, y + 0.3), "" if kind == "orange" else kind, letters, INK, weight="bold")
-    way = [at(place.x, place.y) for place in places]
-    canvas.line(way, max(1.5, pitch / 20), "#7f8b98")
-    canvas.line(way[-2:], max(2.0, pitch / 11), INK)
-    mark(canvas, way[-1], pitch / 5, pitch / 9)
-    if episode.rewards:
-        last = f"last reward {signed(episode.rewards[-1])}"
-        canvas.text((canvas.width / 2, canvas.height - FOOTER / 2), last, 15, MUTED)
-    return finished(canvas, episode, env.horizon)
+@picture.register(ThreeState)
+def draw_three_state(env: ThreeState, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+    """Draw the three states in a row; between them the possible rewards, or the one received."""
+    canvas = paper(512, 156)
+    places = [(76.0, 84.0), (256.0, 84.0), (436.0, 84.0)]
+    here = len(episode.rewards)
+    for step, (left, right) in enumerate(itertools.pairwise(places)):
+        middle, height = (left[0] + right[0]) / 2, left[1]
+        canvas.line([left, right], 6, INK if step < here else COLOURS["start"])
+        if step < here:
+            canvas.text((middle, height - 20), signed(episode.rewards[step]), 16, INK, weight="bold")
+        else:
+            canvas.text((middle, height - 20), f"{signed(env.win)} or {signed(env.lose)}", 13, MUTED)
+            canvas.text((middle, height + 20), signed(env.safe), 13, MUTED)
+    for number, (place, name) in enumerate(zip(places, ("s0", "s1", "end"), strict=True)):
+        canvas.disc(place, 36, INK if number == here else COLOURS["goal" if name == "end" else "blue"])
+        canvas.text(place, name, 17, WHITE if number == here else INK)
+    return finished(canvas, episode, 2)
 
 
 @picture.register(RandomMDP)
@@ -108,3 +103,32 @@ class _Graph:
         if self.radius >= 9:
             text = "end" if node.layer == self.env.depth else str(node.number)
             self.canvas.text(self.at(node), text, self.radius * 0.8, WHITE if colour == INK else INK)
+
+
+@picture.register(AutonomousVehicle)
+def draw_autonomous_vehicle(env: AutonomousVehicle, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+    """Draw the roads in the colour of their kind, the way so far, and the possible times of each kind."""
+    pitch = 110
+    canvas = paper(CORNER[0] * pitch + 8 * MARGIN, CORNER[1] * pitch + 9 * MARGIN)
+
+    def at(place: Any) -> tuple[float, float]:
+        return 4 * MARGIN + place.x * pitch, 7 * MARGIN + (CORNER[1] - place.y) * pitch
+
+    for kind, times in enumerate(TIMES):
+        name = " or ".join(f"{time:g}" for time in dict.fromkeys(times))
+        x = 2 * MARGIN + kind * (canvas.width - 2 * MARGIN) / len(TIMES)
+        canvas.line([(x, 26), (x + 26, 26)], 8, ROADS[kind])
+        canvas.text((x + 34, 26), name, 13, INK, "left")
+    crossings = [Crossing(x, y) for x in range(CORNER[0] + 1) for y in range(CORNER[1] + 1)]
+    for one in crossings:
+        for other in (Crossing(one.x + 1, one.y), Crossing(one.x, one.y + 1)):
+            if other in crossings:
+                canvas.line([at(one), at(other)], 8, ROADS[road(one, other)])
+    for one in crossings:
+        canvas.disc(at(one), 9, COLOURS["goal" if one == CORNER else "start"])
+    x, y = at(Crossing(*CORNER))
+    canvas.text((x, y - 24), signed(env.arrival), 15, INK, weight="bold")
+    way = [at(place) for place in visited(env, episode)]
+    canvas.line(way, 4, INK)
+    mark(canvas, way[-1], 12, 6)
+    return finished(canvas, episode, env.max_episode_steps)
