@@ -94,7 +94,7 @@ def line(task: str, name: str, returns: Any, **more: Any) -> dict[str, Any]:
     """Return CVaR and mean of an agent or a rule, with intervals; returns have an axis of seeds."""
     returns = np.asarray(returns, np.float64)
     evaluation = rp.Evaluation(returns[None], returns[None], [rp.CVaR(LEVELS[task])], 1.0)
-    rounded = lambda x: [round(float(v), 3) for v in (x.estimate, x.low, x.high)]  # noqa: E731
+    rounded = lambda x: [round(float(v), 3) for v in (x.estimate, x.low, x.high)]
     found = {"task": task, "name": name, "level": LEVELS[task], "cvar": rounded(evaluation.risk()[0])}
     found |= {"mean": rounded(evaluation.mean()[0]), "values": evaluation.values()[0].round(3).tolist()}
     versions = {"riskpath": rp.__version__, "jax": jax.__version__, "python": platform.python_version()}

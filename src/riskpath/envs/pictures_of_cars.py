@@ -80,7 +80,7 @@ def draw_driving(env: Driving, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
     leader, cars = np.asarray(episode.states[-1].leader)[times], np.stack([state.car for state in episode.states])
     (x, y, _, heading), (lead, _, side) = cars[-1], leader[-1]
     centre, scale = (x + lead) / 2, min(9.0, 520 / max(abs(lead - x), 1.0))
-    across = lambda place: float(width / 2 + scale * (place - centre))  # noqa: E731
+    across = lambda place: float(width / 2 + scale * (place - centre))
     canvas.box((0, 0), (width, 2 * middle), 0, "#dcebd6")
     canvas.box((0, middle - 4 * scale), (width, 8 * scale), 0, "#b9c1c9")
     dash = 4 * LENGTH

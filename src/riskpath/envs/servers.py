@@ -181,7 +181,7 @@ class Servers(Conditioned):
         servers = farm.servers + (adds & ~farm.leaving).astype(jnp.int32) - gone.astype(jnp.int32)
         loading = jnp.where(gone & (jnp.arange(MOST) == last), UPLOAD, farm.loading)
         leaving = (farm.leaving & ~adds) | (removes & busy)
-        places = lambda f: (f.servers, f.loading, f.leaving)  # noqa: E731
+        places = lambda f: (f.servers, f.loading, f.leaving)
         return eqx.tree_at(places, farm, (servers, loading, leaving))
 
     def _second(
