@@ -122,7 +122,7 @@ def train(name: str, steps: int, seeds: int) -> dict[str, Any]:
     began = time.process_time()
     run = rp.train(agents()[name], "PatrolledMaze", steps=steps, num_envs=NUM_ENVS, seeds=seeds, seed=SEED)
     returns = run.evaluate(EPISODES, seed=EVALUATION_SEED).returns[0]
-    state = run.lanes.agent_state
+    state: Any = run.lanes.agent_state
     more: dict[str, Any] = {
         "steps": run.steps,
         "training_episodes": np.asarray(state.episodes.count).astype(int).tolist(),
@@ -170,7 +170,7 @@ def main() -> None:
             new = train(name, args.steps, args.seeds)
         else:
             returns = returns_of(name, RULES[name][1], args.episodes, EVALUATION_SEED)
-            new = line(*found, returns[None], parameters=RULES[name][1])
+            new = line(found[0], found[1], returns[None], parameters=RULES[name][1])
         print(f"{found}: CVaR {new['cvar']}, mean {new['mean']}, seeds {new['values']}", flush=True)
         with args.out.open("a") as file:
             file.write(json.dumps(new) + "\n")

@@ -129,6 +129,7 @@ def test_driving_steps_like_the_public_code(episode):
     first, *rows = episode["first"], *episode["steps"]
     state = env.begin(jnp.array(episode["leader"]), jnp.float32(episode["speed"]), jnp.array(episode["car"]))
     np.testing.assert_allclose(env.observe(state), first, atol=2e-4)
+    terminated = None
     for action, *wanted, reward, done in rows:
         seen, state, mine, terminated, truncated = step(env, state, jnp.int32(action), KEY)
         np.testing.assert_allclose(seen, wanted, atol=5e-4)
@@ -158,7 +159,7 @@ def test_servers_work_like_the_public_code(episode):
     for pays_at_end in (True, False):
         env = rp.Servers(**fields, pays_at_end=pays_at_end)
         peaks = jnp.array(episode["peaks"] + [10**6] * (PEAKS - len(episode["peaks"])))
-        (_, state), total = env.start(peaks, key=KEY), 0.0
+        (_, state), total, reward = env.start(peaks, key=KEY), 0.0, None
         for action, arrivals, tasks, servers, queue, reward, done in episode["steps"]:
             arrived, lengths = np.zeros(60, np.int32), np.full((60, MOST, TASKS), 9.0, np.float32)
             arrived[: len(arrivals)] = arrivals

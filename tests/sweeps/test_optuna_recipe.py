@@ -2,6 +2,7 @@
 
 import functools
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,8 @@ def train(agent, env=None, *, steps, seeds=1):
     """Return what the recipe needs of a run; its value rises with training, and depends on the learning rate."""
     if not isinstance(agent, rp.Agent):
         agent, steps = agent.agent, steps + agent.steps
-    value = steps / 100 - abs(np.log10(agent.training.learning_rate) + 2)
+    training: Any = agent.training
+    value = steps / 100 - abs(np.log10(training.learning_rate) + 2)
     return SimpleNamespace(agent=agent, steps=steps, values=lambda: np.full((1, 4), value))
 
 

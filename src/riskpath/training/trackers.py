@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from riskpath.errors import RiskpathError, did_you_mean, one_line
 from riskpath.extras import EXTRAS, require_extra
@@ -40,7 +40,7 @@ class Tracker(abc.ABC):
             self._run = run
         self._log(dict(scalars({key: value for key, value in numbers.items() if key != "step"})), int(numbers["step"]))
 
-    def __enter__(self) -> "Tracker":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, error: Any, *_: Any) -> None:
