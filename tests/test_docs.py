@@ -37,6 +37,7 @@ UNTRAINED = [
     "docs/tutorials/learn.md",  # as README.md
     *(f"docs/guides/{name}.md" for name in ("data", "evaluation", "gymnasium", "own-environment")),
     *(f"docs/guides/{name}.md" for name in ("own-measure", "serving", "sweeps", "training")),
+    "docs/tutorials/hedging.md",
     *(f"docs/agents/{name}.md" for name in ("c51", "cvar-drl", "dsac", "iqn", "qrdqn", "qrsrm", "tql")),
     *(f"docs/agents/{name}.md" for name in ("cvar-policy-gradient", "ppo", "return-capping", "wcpg")),
     "examples/learn_and_compare.py",
