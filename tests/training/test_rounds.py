@@ -39,7 +39,7 @@ def parts(monkeypatch, lanes: Lanes, steps: int, seconds: float, begin: int | No
     def train(lanes: Lanes, times: int) -> tuple[Lanes, dict[str, Any]]:
         now[0] += seconds * times
         losses = [lanes.steps + 10.0 * (i + 1) for i in range(times)]
-        return replace(lanes, steps=lanes.steps + 10 * times), {"loss": np.float32([np.mean(losses)])}
+        return replace(lanes, steps=lanes.steps + 10 * times), {"loss": np.array([np.mean(losses)], np.float32)}
 
     return list(in_chunks(lanes, steps, 100, explore, train, begin))
 

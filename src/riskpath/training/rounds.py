@@ -89,7 +89,8 @@ def in_chunks(
     here, each, num_envs = int(lanes.steps), lanes.round.steps, lanes.num_envs
     goal, begin, warm_up = here + steps, here if begin is None else begin, lanes.experience.warm_up
     if (warm := min(steps, warm_up - here)) > 0:
-        yield Part(*explore(lanes, -(-warm // num_envs)), True)
+        lanes, metrics = explore(lanes, -(-warm // num_envs))
+        yield Part(lanes, metrics, True)
     first = begin + -(-max(0, warm_up - begin) // num_envs) * num_envs
     most, size = max(1, chunk // each), 1
     while (left := goal - int(lanes.steps)) > 0:

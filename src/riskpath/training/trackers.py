@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from riskpath.errors import RiskpathError, did_you_mean, one_line
 from riskpath.extras import EXTRAS, require_extra
@@ -40,7 +40,7 @@ class Tracker(abc.ABC):
             self._run = run
         self._log(dict(scalars({key: value for key, value in numbers.items() if key != "step"})), int(numbers["step"]))
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Any:
         return self
 
     def __exit__(self, error: Any, *_: Any) -> None:
