@@ -2,7 +2,7 @@
 
 A JAX trace has calls of other functions, branches for platforms, and unused results (such as random numbers of a policy
 that draws none). Here calls are inlined, the branch of a CPU is taken, constants are folded, and unused results are
-removed. Bodies of loops are treated alike.
+removed. Short loops are unrolled: a loop of ONNX copies every array that it reads.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
@@ -18,6 +19,8 @@ CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_j
 CALLS |= {"custom_vjp_call": "call_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}
 COMPARISONS = {"lt_to": jnp.less, "le_to": jnp.less_equal}
 """Those of a search, in which NaN has a place."""
+SHORT = 32
+"""The steps of the longest loop that is unrolled."""
 PASSED_ON = ("convert_element_type", "clamp")
 """What happens to the number of a platform before a branch is chosen by it."""
 
@@ -97,13 +100,28 @@ def _apply(equation: Any, given: list[Any]) -> list[Any]:
         return _evaluate(parameters[CALLS[name]], given, {})
     if name in COMPARISONS:
         return [COMPARISONS[name](*given)]
-    if name == "scan":
-        parameters = {**parameters, "jaxpr": _inlined(parameters["jaxpr"])}
+    if name == "scan" and parameters["length"] <= SHORT:
+        return _unroll(given, **parameters)
     if name == "select_n" and equation.outvars[0].aval.dtype == bool:  # onnxruntime selects numbers only
         which, no, yes = (jnp.broadcast_to(one, equation.outvars[0].aval.shape) for one in given)
         return [(which & yes) | (~which & no)]
     results = equation.primitive.bind(*given, **parameters)
     return list(results) if equation.primitive.multiple_results else [results]
+
+
+def _unroll(
+    given: list[Any], *, jaxpr: ClosedJaxpr, length: int, num_consts: int, num_carry: int, reverse: bool, **_: Any
+) -> list[Any]:
+    """Return the results of a loop."""
+    first = num_consts + num_carry
+    consts, carry, rows = given[:num_consts], given[num_consts:first], given[first:]
+    outputs = []
+    for step in reversed(range(length)) if reverse else range(length):
+        found = _evaluate(jaxpr, (*consts, *carry, *(lax.index_in_dim(row, step, keepdims=False) for row in rows)), {})
+        carry = found[:num_carry]
+        outputs.append(found[num_carry:])
+    columns = zip(*(outputs[::-1] if reverse else outputs), strict=True)
+    return [*carry, *(jnp.stack(column) for column in columns)]
 
 
 class Platform:
