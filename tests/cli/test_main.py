@@ -63,7 +63,7 @@ def test_help_is_printed(cli, arguments):
         ),
         (["train", "--agent", "iqn", "--agent.critic", "joint"], "unknown option --agent.critic"),
         (["train", "--out", __file__], "test_main.py: Not a directory"),
-        (["train", "--out", "/proc/nowhere"], "cannot write /proc/nowhere/config.json: No such file or directory"),
+        (["train", "--out", "/proc/nowhere"], "cannot write to /proc/nowhere: No such file or directory"),
         (["train", "--out", str(Path(__file__).parent)], "contains other files than a run; give a new folder"),
         (["train", "--config"], "--config needs a value"),
         (["solve", "RiskyMountainCar"], "RiskyMountainCar has no exact solution; AmericanPut, AutonomousVehicle, "),
