@@ -114,6 +114,7 @@ def unchecked_module() -> Iterator[None]:
 def without_training() -> Iterator[None]:
     """Let training count its steps and do nothing else, so that no program that learns is compiled."""
     from riskpath.training import fused_loop, host_loop  # here, where its types are checked
+    from riskpath.training.rounds import Part
 
     def steps_only(lanes: Any, steps: Any) -> Any:
         return eqx.tree_at(lambda s: s.steps, lanes, lanes.steps + steps)
@@ -121,8 +122,8 @@ def without_training() -> Iterator[None]:
     def chunk(lanes: Any, spec: Any, rounds: Any) -> Any:
         return steps_only(lanes, rounds * lanes.round.steps), {"loss": jnp.zeros(lanes.count)}
 
-    def advance(lanes: Any, vector: Any, spec: Any, steps: int, chunk: int) -> Iterator[Any]:
-        yield steps_only(lanes, steps), {"loss": jnp.zeros(lanes.count)}
+    def advance(lanes: Any, vector: Any, spec: Any, steps: int, chunk: int, begin: int | None = None) -> Iterator[Any]:
+        yield Part(steps_only(lanes, steps), {"loss": jnp.zeros(lanes.count)}, True)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fused_loop, "warm_up", lambda lanes, spec, moves: steps_only(lanes, moves * lanes.num_envs))

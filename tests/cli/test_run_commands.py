@@ -132,7 +132,8 @@ def test_an_interrupted_run_is_saved_and_continued(number, background, cli, tmp_
         status, out, err = cli(*GRID, "--out", str(tmp_path))
     signal.signal(signal.SIGINT, before)
     assert status == 130
-    assert "own estimate" in out
+    assert "own estimate" not in out  # to compile an evaluation takes long
+    assert not (tmp_path / "result.json").exists()
     assert f"riskpath: stopped after 60 of 80 steps; riskpath resume {tmp_path} continues it" in err
     assert cli("resume", str(tmp_path))[0] == 0
     result = read(tmp_path, "result.json")

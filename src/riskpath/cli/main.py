@@ -1,13 +1,12 @@
 """The entry point of the command line. A user's mistake ends in one line and exit status 2."""
 
-import contextlib
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+from riskpath.cli.interruption import STATUS, interruptible
 from riskpath.errors import RiskpathError, one_line
 from riskpath.extras import EXTRAS
 from riskpath.version import __version__
@@ -20,12 +19,12 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"riskpath {__version__}")
         return
     try:
-        with _sigterm_as_ctrl_c():
+        with interruptible():
             _read(arguments or ["--help"])()
     except RiskpathError as error:
         _fail(str(error))
     except KeyboardInterrupt as stop:
-        _fail(str(stop) or "interrupted", status=130)
+        _fail(str(stop) or "interrupted", status=STATUS)
     except ModuleNotFoundError as error:
         extra = next((extra for extra, packages in EXTRAS.items() if error.name in packages), None)
         if extra is None:
@@ -56,27 +55,6 @@ def use_compilation_cache() -> None:
     if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
         jax.config.update("jax_compilation_cache_dir", str(Path.home() / ".cache" / "riskpath" / "xla"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
-
-
-@contextlib.contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C, so that a run is saved before the process ends."""
-    try:
-        before = signal.signal(signal.SIGTERM, _interrupt)
-    except ValueError:  # signals can be handled in the main thread only
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(*_: object) -> None:
-    """Act like Ctrl-C, also in a background process, which ignores Ctrl-C itself."""
-    if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):
-        raise KeyboardInterrupt
-    signal.raise_signal(signal.SIGINT)
 
 
 def _fail(message: str, status: int = 2) -> NoReturn:

@@ -16,6 +16,7 @@ from rich.console import Console
 from riskpath.agents.abilities import can_serve
 from riskpath.cli.config_file import assignments, write_options
 from riskpath.cli.environments import ENVIRONMENTS, make_environment
+from riskpath.cli.interruption import last_words
 from riskpath.cli.options import TrainOptions
 from riskpath.cli.run_folder import CONFIG, LOG, RESULT, RUN, SavedRun, prepared_folder
 from riskpath.cli.tables import lane_records, lanes_table, print_json, seeds_in_words, table_of
@@ -30,6 +31,7 @@ from riskpath.training.callbacks import JSONLines
 from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.progress import working
 from riskpath.training.run import Run
+from riskpath.training.run_state import RunState
 from riskpath.training.trackers import make_trackers, require_trackers
 from riskpath.training.train import train as train_agent
 from riskpath.validation import given, require_counts, require_positive
@@ -63,6 +65,7 @@ def train(options: TrainOptions) -> None:
             f"training {name} on {options.env}, {agent.risk}: {options.steps:,} steps, {seeds_in_words(options.seeds)}"
         )
         Console().print(about, highlight=False)
+        folder.enter_context(last_words(lambda: _stopped(saving.get("checkpoint"), out, folder.close)))
         run = train_agent(
             agent,
             environment,
@@ -77,7 +80,7 @@ def train(options: TrainOptions) -> None:
             **saving,
         )
     for tracker in trackers:
-        tracker.close(run)
+        tracker.close(run if run.finished else None)
     _report(run, environment, f"{name} on {options.env}", time.monotonic() - began, out)
 
 
@@ -165,14 +168,15 @@ def resume(
         checkpoint_every or saved.config.get("checkpoint_every", TrainOptions.checkpoint_every),
         checkpoint_steps or saved.config.get("checkpoint_steps"),
     )
-    train_agent(
-        found,
-        **({} if steps is None else {"steps": steps, "evaluate_every": every}),
-        evaluator=None if every is None else curve_point,
-        progress=True,
-        checkpoint=checkpointer,
-        callbacks=[JSONLines(run / LOG, resume_at=found.steps)] if saved.from_command_line else [],
-    )
+    with last_words(lambda: _stopped(checkpointer, run)):
+        train_agent(
+            found,
+            **({} if steps is None else {"steps": steps, "evaluate_every": every}),
+            evaluator=None if every is None else curve_point,
+            progress=True,
+            checkpoint=checkpointer,
+            callbacks=[JSONLines(run / LOG, resume_at=found.steps)] if saved.from_command_line else [],
+        )
     out, problem, name = None, found.environments[0], type(found.agents[0]).__name__
     if saved.config:
         out, name = run, f"{name} on {saved.config['env']}"
@@ -243,6 +247,8 @@ def _require_intervals(seconds: float | None, steps: int | None) -> None:
 
 def _report(run: Run, problem: Any, what: str, seconds: float, out: Path | None) -> None:
     """Print what every seed has learned and write it to a folder; exit with status 130 if training was interrupted."""
+    if not run.finished:
+        raise KeyboardInterrupt(_where(run, out))
     console, title = Console(), f"{what} after {run.steps:,} steps, {seconds:.0f} s"
     settings = [lane_records(run, problem, setting) for setting in range(len(run.agents))]
     for agent, lanes in zip(run.agents, settings, strict=True):
@@ -252,10 +258,20 @@ def _report(run: Run, problem: Any, what: str, seconds: float, out: Path | None)
         record = {**header("riskpath train", seconds), "config": config, "steps": run.steps}
         write_json(out / RESULT, {**record, "lanes": settings[0], "curve": run.curve})
         console.print(f"written: {out / RESULT}", highlight=False)
-    if not run.finished:
-        assert run.plan is not None
-        hint = "" if out is None else f"; riskpath resume {out} continues it"
-        raise KeyboardInterrupt(f"stopped after {run.steps:,} of {run.plan.goal:,} steps{hint}")
+
+
+def _stopped(checkpointer: Checkpointer | None, folder: Path | None, undo: Callable[[], None] = lambda: None) -> str:
+    """Save a run whose training is being ended, and say where it was."""
+    if checkpointer is None or (run := checkpointer.save_last()) is None:
+        undo()
+        return "interrupted"
+    return _where(run, folder)
+
+
+def _where(run: RunState, folder: Path | None) -> str:
+    assert run.plan is not None
+    hint = "; without --out nothing is kept" if folder is None else f"; riskpath resume {folder} continues it"
+    return f"stopped after {run.steps:,} of {run.plan.goal:,} steps{hint}"
 
 
 def _figures(

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import json
 import platform
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -122,6 +123,8 @@ class Checkpointer:
     """Replace another run that was saved there before."""
     _at: float = dataclasses.field(default_factory=lambda: time.monotonic(), init=False, repr=False)
     _steps: int | None = dataclasses.field(default=None, init=False, repr=False)
+    _run: RunState | None = dataclasses.field(default=None, init=False, repr=False)
+    _saving: Any = dataclasses.field(default_factory=threading.Lock, init=False, repr=False)
 
     def __post_init__(self):
         free_folder(self.path)  # not after hours of training
@@ -136,18 +139,31 @@ class Checkpointer:
 
     def save_if_due(self, run: RunState) -> bool:
         """Save after a chunk if it is time to."""
-        late = self.every_seconds is not None and time.monotonic() - self._at >= self.every_seconds
         every = self.every_steps
-        due = late or (every is not None and run.steps // every > (self._steps or 0) // every)
-        if due:
+        if every is not None and run.steps // every > (self._steps or 0) // every:
             self.save(run)
-        return due
+            return True
+        return self.save_if_late(run)
+
+    def save_if_late(self, run: RunState) -> bool:
+        """Save within a chunk if the time between two saves has passed."""
+        late = self.every_seconds is not None and time.monotonic() - self._at >= self.every_seconds
+        if late:
+            self.save(run)
+        return late
 
     def save(self, run: RunState) -> None:
         """Save, unless the last save was at the same step."""
-        if self._steps != run.steps:
-            write_checkpoint(run, self.path)
-        self._at, self._steps = time.monotonic(), run.steps
+        with self._saving:
+            if self._steps != run.steps:
+                write_checkpoint(run, self.path)
+            self._at, self._steps, self._run = time.monotonic(), run.steps, run
+
+    def save_last(self) -> RunState | None:
+        """Save the run that is being trained and return it, from another thread; None if there is none yet."""
+        if self._run is not None:
+            self.save(self._run)
+        return self._run
 
 
 def _describe(run: RunState) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from riskpath.envs.environment import Environment
 from riskpath.envs.vector import VectorStep
 from riskpath.training.devices import lane_mesh, on_devices, spread
 from riskpath.training.lanes import Lanes
-from riskpath.training.rounds import in_chunks
+from riskpath.training.rounds import Part, in_chunks
 from riskpath.types import EnvSpec, Key, Keys, TimeStep, Transition, power, tree_where
 
 
@@ -264,13 +264,13 @@ def _explore(lanes: Lanes, spec: EnvSpec, iterations: Any) -> tuple[Lanes, dict[
 
 
 def advance(
-    lanes: Lanes, spec: EnvSpec, steps: int, chunk_steps: int, devices: int | None = None
-) -> Generator[tuple[Lanes, dict[str, Any]]]:
-    """Train for about `steps` more steps of each lane, and yield lanes and metrics after every chunk."""
+    lanes: Lanes, spec: EnvSpec, steps: int, chunk_steps: int, devices: int | None = None, begin: int | None = None
+) -> Generator[Part]:
+    """Train for about `steps` more steps of each lane, and yield lanes and metrics (`rounds.in_chunks`)."""
     mesh = lane_mesh(lanes.count, devices)
     programs: list[Any] = [_explore, chunk]
     if mesh is not None:
         lanes = spread(lanes, mesh)
         programs = [functools.partial(on_devices, program, mesh) for program in programs]
     explore, train = (lambda lanes, times, run=run: run(lanes, spec, jnp.asarray(times, jnp.int32)) for run in programs)
-    return in_chunks(lanes, steps, chunk_steps, explore, train)
+    return in_chunks(lanes, steps, chunk_steps, explore, train, begin)

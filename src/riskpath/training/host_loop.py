@@ -8,7 +8,7 @@ import functools
 import itertools
 import signal
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,7 @@ from riskpath.evaluation.packing import Layout
 from riskpath.training import fused_loop as loop
 from riskpath.training.fused_loop import Choice
 from riskpath.training.lanes import Lanes, by_lane
-from riskpath.training.rounds import in_chunks
+from riskpath.training.rounds import Part, in_chunks
 from riskpath.types import EnvSpec, Keys
 
 
@@ -83,11 +83,12 @@ def _asked(choice: Choice, draws: bool) -> tuple[Any, ...]:
 
 
 def advance(
-    lanes: Lanes, vector: VectorEnvironment, spec: EnvSpec, steps: int, chunk_steps: int
-) -> Generator[tuple[Lanes, dict[str, Any]]]:
+    lanes: Lanes, vector: VectorEnvironment, spec: EnvSpec, steps: int, chunk_steps: int, begin: int | None = None
+) -> Generator[Part]:
     """Train as `fused_loop.advance` does, with environments outside of the program.
 
-    Ctrl-C takes effect between two iterations: within one the old state is donated and the new one not complete.
+    Ctrl-C takes effect between two iterations: within one the old state is donated and the new one not complete. In
+    the first one, which compiles, it takes effect at once.
     """
     sizes, draws = lanes.round, vector.draws_from_keys
     warms = min(steps, lanes.experience.warm_up - int(lanes.steps)) > 0
@@ -96,35 +97,40 @@ def advance(
     layout = Layout.of(state)
     arrays, asked = _pack(layout, _arrays(state)), _asked(choice, draws)
 
+    compiled = stopped = False
+
     def turns(total: int, warm_up: bool) -> tuple[Lanes, dict[str, Any]]:
         """Take steps of every environment; return the lanes and the mean of the metrics of learning."""
-        nonlocal arrays, asked
-        if stop.is_set():
+        nonlocal arrays, asked, compiled, stopped
+        if stopped:
             raise KeyboardInterrupt
         metrics = []
-        for turn in itertools.count(1):
-            vector.steps += sizes.num_envs
-            action, *keys = asked
-            outcome = vector.step(np.asarray(action), *keys)
-            learns = not warm_up and turn % sizes.moves == 0
-            last = turn == total or (stop.is_set() and (learns or warm_up))
-            flags = np.array([learns, warm_up and not last])
-            arrays, new, asked = _turn(layout, draws, arrays, outcome, flags)
-            if learns:
-                metrics.append(new)
-            if last:
-                break
+        with delayed_interrupt(lambda: compiled) as stop:
+            for turn in itertools.count(1):
+                vector.steps += sizes.num_envs
+                action, *keys = asked
+                outcome = vector.step(np.asarray(action), *keys)
+                learns = not warm_up and turn % sizes.moves == 0
+                last = turn == total or (stop.is_set() and (learns or warm_up))
+                flags = np.array([learns, warm_up and not last])
+                arrays, new, asked = _turn(layout, draws, arrays, outcome, flags)
+                compiled = True
+                if learns:
+                    metrics.append(new)
+                if last:
+                    break
+        stopped = stop.is_set()
         mean = jax.tree.map(lambda *x: np.mean(np.stack(x), axis=0), *metrics) if metrics else {}
         return layout.tree(_unpack(layout, arrays)).lanes, mean
 
-    with delayed_interrupt() as stop:
-        explore, train = (
-            lambda lanes, times: turns(times, warm_up=True),
-            lambda lanes, rounds: turns(rounds * sizes.iterations * sizes.moves, warm_up=False),
-        )
-        yield from in_chunks(lanes, steps, chunk_steps, explore, train)
-        if stop.is_set():
-            raise KeyboardInterrupt
+    return in_chunks(
+        lanes,
+        steps,
+        chunk_steps,
+        lambda lanes, times: turns(times, warm_up=True),
+        lambda lanes, rounds: turns(rounds * sizes.iterations * sizes.moves, warm_up=False),
+        begin,
+    )
 
 
 def _arrays(tree: Any) -> list[Array]:
@@ -132,15 +138,15 @@ def _arrays(tree: Any) -> list[Array]:
 
 
 @contextmanager
-def delayed_interrupt() -> Iterator[threading.Event]:
-    """Set an event on Ctrl-C instead of raising at once; a second Ctrl-C raises."""
+def delayed_interrupt(delays: Callable[[], bool]) -> Iterator[threading.Event]:
+    """Set an event on Ctrl-C instead of raising at once, if it is to be delayed now; a second Ctrl-C raises."""
     requested = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield requested
         return
 
     def handle(number: int, frame: Any) -> None:
-        if requested.is_set():
+        if requested.is_set() or not delays():
             raise KeyboardInterrupt
         requested.set()
 

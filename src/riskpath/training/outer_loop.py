@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +14,7 @@ from riskpath.training.checkpoint import Checkpointer
 from riskpath.training.notices import LOGGER
 from riskpath.training.notices_of_estimates import notice_of_estimates
 from riskpath.training.plan import Plan
-from riskpath.training.progress import Pace, counting, working
+from riskpath.training.progress import Pace, TrainingBar, counting, working
 from riskpath.training.run import Run, TrainingStopped
 from riskpath.training.selection import select_members
 
@@ -30,12 +31,11 @@ def train_in_chunks(
     evaluate: Evaluate,
     checkpointer: Checkpointer | None,
     functions: Sequence[Callback],
-    pace: Pace,
-    bar: bool,
+    bar: TrainingBar | None,
     devices: int | None,
     kernels: ModuleType | None,
 ) -> None:
-    """Train a run as planned.
+    """Train a run as planned. It changes about every second, so that little is lost if an exception ends this.
 
     Args:
         run: The run.
@@ -43,38 +43,49 @@ def train_in_chunks(
         evaluate: Returns a point of the learning curve.
         checkpointer: Saves the run, if it is time to.
         functions: Called after every chunk, with the run and its metrics.
-        pace: Its speed and the time left.
-        bar: Whether a bar shows the progress, also of evaluations.
+        bar: Shows the progress, also of evaluations.
         devices: The largest number of devices.
         kernels: Those that a chunk uses, but not what is compiled between chunks.
     """
     saves = (checkpointer and checkpointer.every_steps) or plan.steps
     length = min(plan.evaluate_every or plan.steps, saves, plan.steps // 50 or 1, MOST_STEPS)
-    left = max(0, plan.goal - run.steps)
+    left, before, pace = max(0, plan.goal - run.steps), run.steps, Pace(plan.goal, run.steps)
     if run.vector:
-        advance = host_loop.advance(run.lanes, run.vector, run.spec, left, length)
+        advance = host_loop.advance(run.lanes, run.vector, run.spec, left, length, plan.start)
     else:
         devices = 1 if isinstance(run.lanes.experience, Logged) else devices
-        advance = fused_loop.advance(run.lanes, run.spec, left, length, devices)
+        advance = fused_loop.advance(run.lanes, run.spec, left, length, devices, plan.start)
     learning, diverged, nothing = False, False, contextlib.nullcontext()
-    with contextlib.closing(advance) as chunks:
+    with contextlib.closing(advance) as parts:
         while True:
             with use_kernels(kernels):
-                lanes, metrics = next(chunks, (None, {}))
-            if lanes is None:
+                part = next(parts, None)
+            if part is None:
                 return
+            lanes, metrics = part.lanes, part.metrics
             if wrong := lanes.what_is_wrong(metrics, since=run.steps):  # before it becomes part of the run
                 raise TrainingStopped(wrong, run)
-            due, run.lanes = plan.due(run.steps, int(lanes.steps)), lanes
-            if run.finished:
+            if not part.whole:
+                run.lanes = lanes
+                if bar:
+                    bar.advance(run.steps, pace.left(run.steps) if learning else None)
+                if checkpointer:
+                    checkpointer.save_if_late(run)
+                continue
+            due, before = plan.due(before, int(lanes.steps)), int(lanes.steps)
+            # The last chunk counts when all is done, so what is interrupted here is made when the run goes on.
+            after = run if before < plan.goal else replace(run)
+            after.lanes = lanes
+            if after.finished:
                 with counting("comparing members", "blocks of episodes") if bar else nothing as count:
-                    run.lanes = select_members(run, count)
-            speed = (pace.speed(run.steps) or 0.0) * len(run.agents) * run.seeds
-            record = {"step": run.steps, "steps_per_second": speed, **metrics, **run.recent_figures()}
+                    after.lanes = select_members(after, count)
+            speed = (pace.speed(before) or 0.0) * len(run.agents) * run.seeds
+            record = {"step": before, "steps_per_second": speed, **metrics, **after.recent_figures()}
             if due:
                 with working("evaluating") if bar else nothing:
-                    record["evaluation"] = point = evaluate(run)
-                run.curve.append({"step": run.steps, **point})
+                    record["evaluation"] = point = evaluate(after)
+                run.curve.append({"step": before, **point})
+            run.lanes = after.lanes
             if checkpointer:
                 checkpointer.save_if_due(run)
             if metrics and (line := notice_of_estimates(run)) and (not diverged or run.finished):
@@ -87,7 +98,7 @@ def train_in_chunks(
             if bool(metrics) > learning:  # the first chunk that learns was compiled as well
                 pace.begin(run.steps)
                 learning = True
-            for function in functions:
+            for function in ([bar] if bar else []) + list(functions):
                 with in_one_line("a callback failed"):
                     function(run, record)
 

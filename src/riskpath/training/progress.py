@@ -62,6 +62,11 @@ class TrainingBar:
         note = f"{run.steps:,} steps{speed}"
         self.bar.update(run.steps, note, record.get("seconds_left"), episode_rows(run, record))
 
+    def advance(self, steps: int, left: float | None) -> None:
+        """Show the steps within a chunk."""
+        if self.bar:
+            self.bar.update(steps, f"{steps:,} steps", left)
+
     def close(self) -> None:
         """Leave the terminal as it was."""
         if self.bar:

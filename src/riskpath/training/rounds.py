@@ -1,16 +1,23 @@
 """How training is divided into chunks, rounds and iterations.
 
 An iteration is some steps of every environment and then some updates. A round has as many iterations as lie between two
-target updates, or one if these happen within it. A chunk is a number of rounds, after which the host sees the state.
+target updates, or one if these happen within it. A chunk is a number of rounds, after which the run is evaluated and
+shown. The host sees the state after every part of a chunk, so Ctrl-C waits for about a second and loses nothing.
 """
 
+import time
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from riskpath.agents.abilities import TargetNetworks
 from riskpath.agents.agent import Agent
 from riskpath.agents.experience import Experience
+
+SECONDS = 1.0
+"""About how long a part of a chunk takes."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +60,23 @@ class Round:
         return self.iterations * self.steps_of_iteration
 
 
-def in_chunks(lanes: Any, steps: int, chunk: int, explore: Any, train: Any) -> Generator[tuple[Any, dict[str, Any]]]:
-    """Explore until learning starts, then train, and yield lanes and metrics after every chunk.
+class Part(NamedTuple):
+    """Lanes after a part of a chunk."""
+
+    lanes: Any
+    metrics: dict[str, Any]
+    """Means over the chunk so far."""
+    whole: bool
+    """Whether the chunk is complete."""
+
+
+def in_chunks(
+    lanes: Any, steps: int, chunk: int, explore: Any, train: Any, begin: int | None = None
+) -> Generator[Part]:
+    """Explore until learning starts, then train, and yield lanes and metrics about every second.
+
+    Where chunks begin and end depends on numbers of steps only, so a continued run has the chunks of an uninterrupted
+    one; where their parts end depends on the time they take.
 
     Args:
         lanes: The current state of training.
@@ -62,11 +84,25 @@ def in_chunks(lanes: Any, steps: int, chunk: int, explore: Any, train: Any) -> G
         chunk: The approximate number of steps in one chunk; it has one round at least.
         explore: A function of lanes and a number of steps of every environment that returns lanes and metrics.
         train: A function of lanes and a number of rounds that returns lanes and metrics.
+        begin: The step at which this training began; by default here.
     """
-    goal, each = int(lanes.steps) + steps, lanes.round.steps
-    if (warm := min(steps, lanes.experience.warm_up - int(lanes.steps))) > 0:
-        lanes, metrics = explore(lanes, -(-warm // lanes.num_envs))
-        yield lanes, metrics
+    here, each, num_envs = int(lanes.steps), lanes.round.steps, lanes.num_envs
+    goal, begin, warm_up = here + steps, here if begin is None else begin, lanes.experience.warm_up
+    if (warm := min(steps, warm_up - here)) > 0:
+        lanes, metrics = explore(lanes, -(-warm // num_envs))
+        yield Part(lanes, metrics, True)
+    first = begin + -(-max(0, warm_up - begin) // num_envs) * num_envs
+    most, size = max(1, chunk // each), 1
     while (left := goal - int(lanes.steps)) > 0:
-        lanes, metrics = train(lanes, min(max(1, chunk // each), -(-left // each)))
-        yield lanes, metrics
+        rounds = min(most - (int(lanes.steps) - first) // each % most, -(-left // each))
+        done, total = 0, {}
+        while done < rounds:
+            now, began = min(size, rounds - done), time.monotonic()
+            lanes, metrics = train(lanes, now)
+            int(lanes.steps)  # waits for the result
+            size = max(1, min(8 * size, int(now * SECONDS / max(1e-6, time.monotonic() - began))))
+            if now < rounds:
+                total = {name: total.get(name, 0.0) + now * np.asarray(value) for name, value in metrics.items()}
+                metrics = {name: value / np.float32(done + now) for name, value in total.items()}
+            done += now
+            yield Part(lanes, metrics, done == rounds)

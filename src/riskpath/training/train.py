@@ -15,7 +15,7 @@ from riskpath.training.devices import chosen_kernels
 from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.outer_loop import Callback, checked, train_in_chunks, values
 from riskpath.training.plan import Plan
-from riskpath.training.progress import Pace, TrainingBar
+from riskpath.training.progress import TrainingBar
 from riskpath.training.run import Run, keep
 from riskpath.validation import given, require_counts, require_whole
 
@@ -96,15 +96,14 @@ def train(
     if checkpointer:
         checkpointer.begin(run, continued)  # a folder that cannot be written is reported before the work
     with keep(run), contextlib.ExitStack() as at_the_end:
-        functions = [*([progress] if callable(progress) else []), *callbacks]
+        functions, bar = [*([progress] if callable(progress) else []), *callbacks], None
         if checkpointer:
             at_the_end.callback(checkpointer.save, run)
-        pace = Pace(plan.goal, run.steps)
         if progress is True:
-            functions.insert(0, at_the_end.enter_context(contextlib.closing(TrainingBar(plan.goal, run.steps))))
+            bar = at_the_end.enter_context(contextlib.closing(TrainingBar(plan.goal, run.steps)))
         with contextlib.suppress(KeyboardInterrupt):
             evaluate = checked(evaluator) if evaluator else values
-            train_in_chunks(run, plan, evaluate, checkpointer, functions, pace, progress is True, devices, kernels)
+            train_in_chunks(run, plan, evaluate, checkpointer, functions, bar, devices, kernels)
     return run
 
 

@@ -1,0 +1,54 @@
+"""Ctrl-C and SIGTERM end a command, whatever its main thread does."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from riskpath.cli import interruption
+
+PROGRAM = """
+import hashlib, importlib.util, time
+spec = importlib.util.spec_from_file_location("interruption", {file!r})
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+try:
+    with module.interruptible(), module.last_words(lambda: "saved"):
+        print("ready", flush=True)
+        {work}
+except KeyboardInterrupt:
+    print("heard", flush=True)
+"""
+"""Without the package, whose imports take seconds."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("work", "status", "line"),
+    [
+        ("hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)", 130, "riskpath: saved\n"),  # hears no signal, as XLA
+        ("time.sleep(60)", 0, ""),
+    ],
+)
+def test_a_signal_ends_a_program_that_does_not_hear_it(number, work, status, line):
+    words = [sys.executable, "-c", PROGRAM.format(file=interruption.__file__, work=work)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.2)
+        process.send_signal(number)
+        assert process.wait(60) == status
+        assert process.stderr.read() == line
+        assert process.stdout.read() == ("" if status else "heard\n")
+
+
+def test_outside_of_the_main_thread_signals_are_left_alone():
+    before = signal.getsignal(signal.SIGTERM)
+    with interruption.interruptible():
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert Path(interruption.__file__).exists()
