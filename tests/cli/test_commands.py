@@ -42,12 +42,15 @@ def test_frontier_prints_every_level_and_draws_them(cli, tmp_path):
     assert picture.read_bytes()[:4] == b"\x89PNG"
     _, out, _ = cli("frontier", "ThreeState", "--levels", "0.1", "--json")
     assert json.loads(out)["rows"][0]["cvar"] == 79.0
+    _, out, _ = cli("frontier", "RiskyGrid", "--risk", "cvar:0.1", "--floors", "79", "75", "--json")
+    assert [round(row["mean"], 4) for row in json.loads(out)["rows"]][1] == 193.3375
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("frontier", "ThreeState", "--levels", "1.5"), "a CVaR level must be in (0, 1], got 1.5"),
+        (("frontier", "ThreeState", "--floors", "79"), "--floors needs --risk, the measure that has the floors"),
         (("frontier", "Inventory", "--env", "a:B-v0"), "--env is the environment of a saved run, and there is no"),
         (("frontier", "RiskyMountainCar"), "RiskyMountainCar has no exact solution; AmericanPut, AutonomousVehicle"),
         (("solve", "CartPole-v1"), "CartPole-v1 has no exact solution"),

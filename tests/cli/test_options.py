@@ -19,6 +19,7 @@ def options(*arguments: str) -> TrainOptions:
     [
         (["--risk", "cvar:0.3"], ["--agent.risk", "cvar:0.3"]),
         (["--discount=0.9"], ["--agent.discount=0.9"]),
+        (["--subject-to", "cvar:0.1=50"], ["--agent.subject-to", "cvar:0.1=50"]),
         (["--agent.window", "10"], ["--agent.network.window", "10"]),
         (["--agent.hidden", "16", "8"], ["--agent.network.hidden", "16", "8"]),
         (["--agent.batch-size=8"], ["--agent.training.batch-size=8"]),

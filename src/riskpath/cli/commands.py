@@ -20,6 +20,7 @@ from riskpath.cli.sweep_command import sweep
 from riskpath.cli.tables import print_json, seeds_in_words, solution_table, solve_all, table_of
 from riskpath.envs import make
 from riskpath.errors import RiskpathError
+from riskpath.mdp.exact.constrained_solver import POINTS
 from riskpath.mdp.exact.frontier import LEVELS
 from riskpath.mdp.solve import frontier as exact_frontier
 from riskpath.mdp.solve import solve as exact_solve
@@ -77,6 +78,8 @@ def solve(
 def frontier(
     problem: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PROBLEM|FOLDER")],
     levels: tuple[float, ...] = LEVELS,
+    floors: tuple[float, ...] = (),
+    risk: str | None = None,
     discount: float = 1.0,
     env: str | None = None,
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE")] = (),
@@ -86,12 +89,15 @@ def frontier(
 ) -> None:
     """Compute the best policy of every CVaR level from one pass; print CVaR, mean and goal, and draw them.
 
-    With the folder of a run of Adaptive: mean and CVaR of its policies for every level, from its one training.
+    With the folder of a run of Adaptive: mean and CVaR of its policies for every level, from its one training. With
+    --risk or --floors: the best mean for every floor under this measure.
 
     Args:
         problem: A problem with an exact solution, for example Inventory (`riskpath envs` lists all), or the folder of
             a run that `riskpath train --out` or `run.save` wrote.
         levels: CVaR levels in (0, 1]; level 1 is the mean.
+        floors: Floors under a measure; for a problem nine by default. A run needs them, and --subject-to in training.
+        risk: The measure that has the floors, for a problem; that of a run is the one it was trained with.
         discount: The discount factor, in (0, 1].
         env: The environment of the run, if it has to be imported: MODULE:NAME imports a module that registers it.
         set: Fields of the problem to change, for example price=20.
@@ -104,20 +110,26 @@ def frontier(
         saved = SavedRun(folder)
         run = saved.load(saved.named_environment(env, set))
         with working("rolling out the policies of all levels"):
-            found = run.frontier(levels, episodes)
+            found = run.floors(floors, episodes) if floors else run.frontier(levels, episodes)
         draw, rows, name = found.plot, found.rows(), folder.resolve().name
-        title = (
-            f"{folder} after {run.steps:,} steps, medians of {seeds_in_words(run.seeds)}, one training for all levels"
-        )
+        of, medians = "floors" if floors else "levels", f"medians of {seeds_in_words(run.seeds)}"
+        title = f"{folder} after {run.steps:,} steps, {medians}, one training for all {of}"
         record: Any = {"run": str(folder), "steps": run.steps, "rows": rows}
     elif env is not None:
         raise RiskpathError(f"--env is the environment of a saved run, and there is no folder {problem}")
     else:
         target = _exact_problem(problem, set, discount)
+        if floors and risk is None:
+            raise RiskpathError("--floors needs --risk, the measure that has the floors")
         with counting(f"solving {target.name}") as progress:
-            best = exact_frontier(target, levels, progress=progress)
+            best: Any = (
+                exact_frontier(target, levels, progress=progress)
+                if risk is None
+                else exact_frontier(target, risk=risk, floors=floors or POINTS, progress=progress)
+            )
             draw, rows, name = functools.partial(best.plot, label=target.name), best.rows(), problem
-        title = f"{target.name}, discount {target.discount:g}: the best CVaR of the whole return at every level"
+        what = "the best CVaR of the whole return at every level" if risk is None else f"the best mean, floors: {risk}"
+        title = f"{target.name}, discount {target.discount:g}: {what}"
         record = best.to_json() if json else {}
     if json:
         print_json(record)

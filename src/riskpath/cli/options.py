@@ -21,7 +21,7 @@ DEFAULT_AGENT = Adaptive()
 PARSERS = tyro.constructors.ConstructorRegistry()
 """How tyro reads the types that it does not know."""
 
-SHORT = ("risk", "discount")
+SHORT = ("risk", "discount", "subject_to")
 """Fields of an agent that are also options without "agent."."""
 
 
@@ -126,7 +126,7 @@ def _with_alias(
     if not issubclass(info.type, Agent):
         aliases = (f"--agent.{field.name.replace('_', '-')}",)
     elif field.name in SHORT:
-        aliases = (f"--{field.name}",)
+        aliases = (f"--{field.name.replace('_', '-')}",)
     else:
         return field
     annotated: Any = Annotated[field.type, tyro.conf.arg(aliases=aliases)]
@@ -153,4 +153,4 @@ def agent_options(agent: Agent) -> list[str]:
         inner = dataclasses.fields(part) if isinstance(part, Hyperparameters) else ()
         names += [f"{prefix}{one.name}" for one in inner] or [field.name]
     options = [f"--agent.{name.replace('_', '-')}" for name in names if name not in SHORT]
-    return [f"--{name}" for name in SHORT] + options
+    return [f"--{name.replace('_', '-')}" for name in SHORT if hasattr(agent, name)] + options

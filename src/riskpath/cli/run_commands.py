@@ -86,6 +86,7 @@ def evaluate(
     run: Folder,
     episodes: int | None = None,
     risk: str | None = None,
+    floor: float | None = None,
     env: str | None = None,
     set: Fields = (),
     seed: int = 1,
@@ -101,6 +102,7 @@ def evaluate(
             training (from 20 to 1,000) where the host steps the environment.
         risk: The risk measure to evaluate; by default the one that the run was trained for. If the run serves this
             measure as well (Adaptive: every level of CVaR), the policy for it is rolled out, otherwise the trained one.
+        floor: Another floor, for a run that was trained with --subject-to.
         env: The environment, or another one of the same sizes; MODULE:NAME imports a module that registers it.
         set: Fields of that environment to change.
         seed: Seed of the randomness of the episodes.
@@ -111,9 +113,10 @@ def evaluate(
     saved = SavedRun(run)
     environment = saved.named_environment(env, set)
     found = saved.load() if environment is None else saved.load_with(environment)
-    if measure is not None and can_serve(found.agents[0], measure):
-        with working("comparing policies for this measure"):
-            found = found.serve(measure)
+    served = [measure] if measure is not None and can_serve(found.agents[0], measure) else []
+    if served or floor is not None:
+        with working("comparing policies"):
+            found = found.serve(*served, floor=floor)
     with contextlib.nullcontext() if found.sources else working("rolling out episodes"):  # a host shows a bar
         sample = found.evaluate(episodes, seed=seed, env=environment)
         exact = found.exact_laws() if environment is None else None
@@ -198,6 +201,7 @@ def export(
     seed: int = 0,
     setting: int = 0,
     risk: str | None = None,
+    floor: float | None = None,
     env: str | None = None,
     set: Fields = (),
 ) -> None:
@@ -209,11 +213,12 @@ def export(
         seed: Which seed.
         setting: Which setting.
         risk: Another measure than the trained one, if the run serves it (Adaptive: every level of CVaR).
+        floor: Another floor, for a run that was trained with --subject-to.
         env: The environment of the run; MODULE:NAME imports a module that registers it.
         set: Fields of that environment that training had changed.
     """
     measure, saved = None if risk is None else parse_risk(risk), SavedRun(run)
-    policy = saved.load(saved.named_environment(env, set)).policy(seed, setting, measure)
+    policy = saved.load(saved.named_environment(env, set)).policy(seed, setting, measure, floor)
     with working("exporting"):
         path = policy.export(out)
     Console().print(f"written: {path}, {path.stat().st_size / 1024:,.0f} KiB", highlight=False)

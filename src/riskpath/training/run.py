@@ -10,18 +10,20 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from riskpath.agents.abilities import Population
 from riskpath.agents.agent import Agent
 from riskpath.envs.finite import FiniteEnvironment, as_arrays
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.evaluation import Evaluation, setting_labels
-from riskpath.evaluation.learned_frontier import LearnedFrontier
+from riskpath.evaluation.learned_frontier import LearnedFloors, LearnedFrontier
 from riskpath.evaluation.learned_policy import LearnedPolicy
+from riskpath.mdp.exact.constrained_solver import risk_frontier
 from riskpath.mdp.exact.frontier import LEVELS, check_levels, finite_frontier
 from riskpath.mdp.law import Law
 from riskpath.plot.curves import plot_curve
 from riskpath.plot.notebook import html_lines
 from riskpath.risk.compose import parse_risk
-from riskpath.risk.measures import CVaR, RiskMeasure
+from riskpath.risk.measures import CVaR, Mean, RiskMeasure
 from riskpath.training import inputs
 from riskpath.training.checkpoint import read_checkpoint, write_checkpoint
 from riskpath.training.dataset import Dataset
@@ -233,6 +235,25 @@ class Run(RunState):
         exact = finite_frontier(env.mdp(), listed) if isinstance(env, FiniteEnvironment) else None
         intervals = None if found.sample is None else found.sample.risk()
         return LearnedFrontier(np.array(listed), found.means(), found.values(), exact, intervals)
+
+    def floors(self, floors: Sequence[float], episodes: int | None = None, seed: int = 0) -> LearnedFloors:
+        """Return mean and risk of the policies for several floors, all from this training with `subject_to`.
+
+        Args:
+            floors: Floors under the measure that has one.
+            episodes: As in `frontier`.
+            seed: Seed of their randomness.
+        """
+        listed, episodes = sorted(set(floors)), episodes_for(self, episodes, 10_000)
+        if not listed:
+            raise RiskpathError("floors must be at least one number, got none")
+        agent, env = self.agents[0], self.environments[0]
+        found = [self.serve(floor=floor).measure(episodes, seed) for floor in listed]
+        assert isinstance(agent, Population)  # others are refused by `serve`
+        risk, known = agent.floor.measure, isinstance(env, FiniteEnvironment) and isinstance(agent.risk, Mean)
+        exact = risk_frontier(env.mdp(), risk, listed) if known else None
+        means, values = (np.concatenate([one.values(by) for one in found]) for by in (Mean(), risk))
+        return LearnedFloors(risk, np.array(listed), means, values, exact)
 
     @property
     def notices(self) -> list[str]:
