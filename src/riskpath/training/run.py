@@ -250,8 +250,9 @@ class Run(RunState):
         agent, env = self.agents[0], self.environments[0]
         found = [self.serve(floor=floor).measure(episodes, seed) for floor in listed]
         assert isinstance(agent, Population)  # others are refused by `serve`
-        risk, known = agent.floor.measure, isinstance(env, FiniteEnvironment) and isinstance(agent.risk, Mean)
-        exact = risk_frontier(env.mdp(), risk, listed) if known else None
+        risk, exact = agent.floor.measure, None
+        if isinstance(env, FiniteEnvironment) and isinstance(agent.risk, Mean):
+            exact = risk_frontier(env.mdp(), risk, listed)
         means, values = (np.concatenate([one.values(by) for one in found]) for by in (Mean(), risk))
         return LearnedFloors(risk, np.array(listed), means, values, exact)
 
