@@ -61,7 +61,7 @@ class Drive(eqx.Module):
 
 
 class Driving(Conditioned):
-    """Follow a car closely and safely; observes distances, difference of speed, own acceleration and heading."""
+    """Follow a car closely and safely; observes distance, speed, acceleration and heading."""
 
     p_nothing: float | Array = eqx.field(converter=as_parameter, default=0.35)
     """How likely it is that the leader does nothing in a manoeuvre, …"""

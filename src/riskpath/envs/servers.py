@@ -59,7 +59,7 @@ class Farm(eqx.Module):
 
 
 class Servers(Conditioned):
-    """Add and remove servers while requests come in; observes the number of servers and the length of the queue."""
+    """Add and remove servers while requests come in; observes the servers and the queue."""
 
     peaks_per_hour: float | Array = eqx.field(converter=as_parameter, default=1 / 72)
     """How many peaks begin in an hour on average."""
