@@ -31,7 +31,7 @@ def episode(env: gymnasium.Env, actions: list[int], seed: int | None = None) -> 
     return results
 
 
-@pytest.mark.filterwarnings("ignore:.*A Box observation space m.* infinity")  # cars and queues have no bounds
+@pytest.mark.filterwarnings("ignore:.*A Box observation space m.*infinity")  # cars and queues have no bounds
 @pytest.mark.parametrize("name", [name for name in IDS if name not in WALLED])
 def test_gymnasiums_own_checker_passes(name):
     check_env(gymnasium.make(name, **SMALL.get(name, {})).unwrapped)
