@@ -202,7 +202,7 @@ def test_what_cannot_be_written_is_said_in_one_line(tmp_path):
 
     def step(memory, observation, reward, *rest):
         _, memory = traced.step(memory, observation, reward, *rest)
-        return jax.lax.random_gamma_grad(jax.numpy.exp(reward), 1.0), memory
+        return jax.lax.random_gamma_grad(jax.numpy.exp(reward), 1.0, dtype=None), memory
 
     with pytest.raises(rp.RiskpathError, match=r"this policy cannot be written as ONNX: .*random_gamma_grad"):
         write_policy(TracedPolicy(step, traced.description), tmp_path / "policy.onnx")
