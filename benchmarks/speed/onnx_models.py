@@ -55,7 +55,7 @@ AGENTS: dict[str, Any] = {
 }
 CONTINUOUS = ("DSAC", "IQTD3", "AdaptiveContinuous", "TQLContinuous (GRU)")
 CLOSE = 1e-4
-"""Continuous actions, in [−2, 2], that differ by less are equal."""
+"""Continuous actions, in [−1, 1], that differ by less are equal."""
 
 ELSEWHERE = """
 import json, sys, time
