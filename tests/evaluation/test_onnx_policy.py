@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+from typing import Any, cast
 
 import jax
 import numpy as np
