@@ -20,7 +20,7 @@ def test_the_recipe_tunes_and_resumes(tmp_path, monkeypatch, untrained, unchecke
     for expected in (2, 4):
         trials = follow({"rp": rp}, 2)
         assert [trial.state.name for trial in trials] == ["COMPLETE"] * expected  # too few to prune
-        assert list(trials[0].intermediate_values) == [200, 300, 400, 500]
+        assert list(trials[0].intermediate_values) == [250, 350, 450, 550]  # whole rounds of 100 after 50 steps
 
 
 def train(agent, env=None, *, steps, seeds=1):
