@@ -124,16 +124,17 @@ def test_patrolled_maze_draws_its_conditions():
 
 
 @pytest.mark.parametrize("episode", RECORDED["driving"], ids=["follow", "brakes", "ahead", "off the road"])
-def test_driving_steps_like_the_public_code(episode):
+def test_driving_steps_like_the_public_code(episode, x64):
+    """In double precision, as the public code: in single precision 60 steps move the cars apart by 3 mm."""
     env = rp.Driving()
     first, *rows = episode["first"], *episode["steps"]
-    state = env.begin(jnp.array(episode["leader"]), jnp.float32(episode["speed"]), jnp.array(episode["car"]))
+    state = env.begin(jnp.array(episode["leader"]), jnp.asarray(episode["speed"]), jnp.array(episode["car"]))
     np.testing.assert_allclose(env.observe(state), first, atol=2e-4)
     terminated = None
     for action, *wanted, reward, done in rows:
         seen, state, mine, terminated, truncated = step(env, state, jnp.int32(action), KEY)
-        np.testing.assert_allclose(seen, wanted, atol=1e-3)  # single precision, after up to 60 steps
-        assert float(mine) == pytest.approx(reward, abs=1e-2, rel=2e-6)
+        np.testing.assert_allclose(seen, wanted, atol=1.5e-4)
+        assert float(mine) == pytest.approx(reward, abs=1e-3)
         assert bool(terminated | truncated) == done
     assert bool(terminated) == (len(rows) < 60)
 

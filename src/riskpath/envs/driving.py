@@ -92,7 +92,7 @@ class Driving(Conditioned):
     def draw(self, means: Float[Array, "5"], *, key: Key) -> tuple[Int[Array, "20"], Float[Array, "5"]]:
         """Draw the leader's manoeuvres; return the share of each kind as well."""
         manoeuvres = jax.random.categorical(key, jnp.log(means), shape=(MANOEUVRES,))
-        return manoeuvres, jnp.bincount(manoeuvres, length=5).astype(jnp.float32) / MANOEUVRES
+        return manoeuvres, jnp.bincount(manoeuvres, length=5).astype(float) / MANOEUVRES
 
     def log_density(self, statistics: Float[Array, "5"], means: Float[Array, "5"]) -> Float[Array, ""]:
         """Return the logarithm of the probability of the manoeuvres."""
@@ -138,8 +138,8 @@ class Driving(Conditioned):
         carry = state.car, state.time, jnp.zeros(()), jnp.zeros(()), jnp.zeros((), bool)
         (car, time, jerk, total, lost), _ = jax.lax.scan(small, carry, jerks)
         # Who is lost pays for the rest of the episode while standing still.
-        times = jnp.arange(STEPS + 1)
-        leader = state.leader.at[:, 0].add(SPEED * DT * (times - time).astype(jnp.float32))
+        times = jnp.arange(STEPS + 1, dtype=jnp.int32)
+        leader = state.leader.at[:, 0].add(SPEED * DT * (times - time).astype(float))
         rest = jnp.where((times >= time) & (times < STEPS), _cost(car, leader, jerk), 0.0)
         total = total + jnp.where(lost, jnp.sum(rest), 0.0)
         following = Drive(state.leader, car, acceleration, time)
@@ -149,7 +149,7 @@ class Driving(Conditioned):
         """Return the lead over the leader as it was seen, the differences of speed and y, acceleration and heading."""
         x, speed, y = state.leader[jnp.maximum(state.time - DELAY, 0)]
         # In the frame that drives at 40 m/s a place that was seen earlier lies farther back.
-        x = x - SPEED * DT * jnp.minimum(state.time, DELAY).astype(jnp.float32)
+        x = x - SPEED * DT * jnp.minimum(state.time, DELAY).astype(float)
         ahead, across, own, heading = state.car
         apart = own * jnp.cos(heading) - speed
         return jnp.stack([(ahead - x) / 5, apart / 2, state.acceleration / 2, (across - y) / 2, 10 * heading])
@@ -166,10 +166,10 @@ def leader_path(manoeuvres: Int[Array, "20"], speed: Float[Array, ""]) -> Float[
         speed, turned = carry
         turns = wanted == 4
         made = jnp.where(speed < SPEED / 2, 1, jnp.where(turns & turned, 5, wanted))
-        return (speed + jnp.asarray(GAIN, jnp.float32)[made], turned ^ (made >= 4)), made
+        return (speed + jnp.asarray(GAIN, float)[made], turned ^ (made >= 4)), made
 
     _, made = jax.lax.scan(choose, (speed, jnp.zeros((), bool)), manoeuvres)
-    ahead, aside = (jnp.asarray(table, jnp.float32)[made] for table in (FORWARD, SIDEWAYS))
+    ahead, aside = (jnp.asarray(table, float)[made] for table in (FORWARD, SIDEWAYS))
     bend = DT * _before(aside, 1)  # the acceleration across the road is 0 again after every manoeuvre
     ahead, aside, bend = (x.reshape(STEPS) for x in (ahead, aside, bend))
     relative = (speed - SPEED) + DT * _before(ahead, 0)
