@@ -50,6 +50,7 @@ def test_frontier_prints_every_level_and_draws_them(cli, tmp_path):
     ("arguments", "message"),
     [
         (("frontier", "ThreeState", "--levels", "1.5"), "a CVaR level must be in (0, 1], got 1.5"),
+        (("frontier", "runs/none"), "there is no folder runs/none; give a saved run or the name of a problem"),
         (("frontier", "ThreeState", "--floors", "79"), "--floors needs --risk, the measure that has the floors"),
         (("frontier", "Inventory", "--env", "a:B-v0"), "--env is the environment of a saved run, and there is no"),
         (("frontier", "RiskyMountainCar"), "RiskyMountainCar has no exact solution; AmericanPut, AutonomousVehicle"),

@@ -1,6 +1,7 @@
 """The commands, one function each: their arguments and docstrings are the command line and its help."""
 
 import functools
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -117,6 +118,8 @@ def frontier(
         record: Any = {"run": str(folder), "steps": run.steps, "rows": rows}
     elif env is not None:
         raise RiskpathError(f"--env is the environment of a saved run, and there is no folder {problem}")
+    elif os.sep in problem:
+        raise RiskpathError(f"there is no folder {problem}; give a saved run or the name of a problem")
     else:
         target = _exact_problem(problem, set, discount)
         if floors and risk is None:
