@@ -2,6 +2,7 @@
 
     python benchmarks/learning/policy_gradients.py --out runs/policy_gradients.jsonl  on a GPU: minutes
     python benchmarks/learning/policy_gradients.py --only Inventory --seeds 2         one problem
+    python benchmarks/learning/policy_gradients.py --only RandomMDP:64:201            a random problem of 64 steps
     python benchmarks/learning/policy_gradients.py --only BettingGame --seeds 1 --steps 4000 --num-envs 32 --length 10
         --hidden 16 --episodes 200                                                to try it
 
@@ -23,7 +24,7 @@ import riskpath as rp
 LEVELS = (0.05, 0.1, 0.25, 0.5)
 TRAINED = 0.1
 """The level that the agent is trained for; the others are served by the same networks."""
-STEPS, NUM_ENVS, LENGTH, SEEDS = 60_000_000, 8_192, 20, 4
+STEPS, NUM_ENVS, LENGTH, SEEDS = 30_000_000, 8_192, 20, 4
 EPOCHS, MINIBATCHES, LEARNING_RATE, HIDDEN = 4, 16, 1e-3, (256, 256, 256)
 EPISODES, EVALUATION_SEED = 100_000, 20_000
 SELECTION_STEPS, MOST_SELECTION = 400_000, 10_000

@@ -85,10 +85,10 @@ def step_and_reset(
 
 def cut_now(lanes: Lanes, spec: EnvSpec) -> Bool[Array, " E"]:
     """Tell which environments begin anew now, so that those that learn in short rollouts are at different times."""
-    envs, each = lanes.num_envs, lanes.steps // lanes.num_envs
+    envs, after = lanes.num_envs, lanes.steps // lanes.num_envs + 1
     if not lanes.experience.staggered or not spec.max_episode_steps:
         return jnp.zeros((envs,), bool)
-    return (each > 0) & (each == jnp.asarray(np.arange(envs) * spec.max_episode_steps // envs, jnp.int32))
+    return after == jnp.asarray(np.arange(envs) * spec.max_episode_steps // envs, jnp.int32)
 
 
 def step_environments(lanes: Lanes, choice: Choice, cut: Bool[Array, " E"]) -> tuple[Lanes, VectorStep, Any]:
@@ -162,7 +162,7 @@ def record(
         store=lanes.experience.add(lanes.store, flat),
         steps=lanes.steps + lanes.num_envs,
         valid=lanes.valid & _valid(flat, time_step, spec),
-        recent=lanes.recent.add(outcome.reward, transitions.return_so_far, transitions.time, over, cut),
+        recent=lanes.recent.add(outcome.reward, transitions.return_so_far, transitions.time, over, cut[None]),
     )
 
 

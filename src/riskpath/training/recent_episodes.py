@@ -34,7 +34,7 @@ class RecentEpisodes(eqx.Module):
         discounted: Float[Array, "L E"],
         time: Int[Array, "L E"],
         done: Bool[Array, "L E"],
-        cut: bool | Bool[Array, " E"] = False,
+        cut: bool | Bool[Array, "1 E"] = False,
     ) -> "RecentEpisodes":
         """Return the episodes after one step of all environments; `time` is that of the step, 0 for the first one.
 
