@@ -133,6 +133,7 @@ class AdaptiveAgent(ContextAgent, ReplayAgent, Quantiles):
         t, (levels, probs) = self.training, cells(self.training.num_quantiles)
         aim = aim + (1.0 - self.jumps(state)) * (within_cells(aim, draws) - aim)
         error = self.expected_utility(state, context, law) - self.expected_utility(state, context, aim)
+        error = error / self.objective.utility_range(self.units(state))
         quantiles = smooth_pinball(law, levels, aim, scales(t, state)[1], probs) / t.num_quantiles
         return quantiles + self.squared_weight(state, clock) * nearly_squared(error, LINEAR ** self.jumps(state))
 
