@@ -112,7 +112,8 @@ def solved(mdp: rp.FiniteMDP, draw: Draw) -> None:
     if found is not None:
         assert math.isfinite(found.value)
         slack = 1e-6 * max(1.0, abs(found.value))
-        assert found.lower - slack <= found.value <= found.upper + slack
+        lower, upper = found.bounds or (found.value, found.value)
+        assert lower - slack <= found.value <= upper + slack
         assert abs(found.law.risk(risk) - found.value) <= slack
         if not found.components:
             assert abs(mdp.evaluate(found.policy).risk(risk) - found.value) <= slack

@@ -21,6 +21,7 @@ from typing import Any
 
 from riskpath.errors import RiskpathError, did_you_mean, one_line
 from riskpath.extras import EXTRAS, require_extra
+from riskpath.files import as_path
 from riskpath.training.callbacks import scalars
 from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.run import Run
@@ -87,7 +88,7 @@ class TensorBoard(Tracker):
             folder: Where the event files go.
             resume_at: The step at which a run is continued; TensorBoard hides events of later steps.
         """
-        self.folder = Path(folder)
+        self.folder = as_path(folder)
         SummaryWriter = require_extra("tensorboardX", "tensorboard", "TensorBoard").SummaryWriter
         purge_step = None if resume_at is None else resume_at + 1
         # Its `flush` does not wait for queued events, so they are written every few seconds.
@@ -132,7 +133,7 @@ class WeightsAndBiases(Tracker):
         if mode == "offline":
             os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         self._wandb = require_extra("wandb", "wandb", "Weights & Biases")
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        as_path(folder).mkdir(parents=True, exist_ok=True)
         # run-20260131_120000-x1y2z3, or offline-run-… of the same form
         before = sorted(str(path).rpartition("run-")[2] for path in Path(folder).glob("wandb/*run-*"))
         again = before[-1].partition("-")[2] if before and resume_at is not None else None
@@ -175,7 +176,7 @@ class MLflow(Tracker):
             resume_at: The step at which a run is continued: the newest run of the experiment goes on, if a name is
                 given the newest one of this name.
         """
-        remote, folder = "://" in str(store), Path(store).resolve()
+        remote, folder = "://" in str(store), as_path(store).resolve()
         if not remote:
             os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         mlflow = require_extra("mlflow", "mlflow", "MLflow")
