@@ -138,6 +138,8 @@ def environments(draw: Draw) -> None:
     fields = [field.name for field in dataclasses.fields(BY_NAME[name])]
     values = draw(st.dictionaries(st.sampled_from([*fields, "colour"]), ODD, max_size=2))
     env = answer_or_line(lambda: rp.make(name, **values))
+    if env is not None:
+        answer_or_line(lambda: env.spec)
     for method in ("mdp", "grid_problem"):
         if env is not None and hasattr(env, method):
             answer_or_line(lambda method=method: getattr(env, method)())
