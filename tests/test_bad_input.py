@@ -169,7 +169,8 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
         lambda run: run.policy().override_action(run.policy()("s0")[1], "fly"),
         "the problem has no action 'fly'; it has",
     ),
-    "no folder": (lambda run: rp.load(3), "a run is loaded from a folder, got 3"),  # pyright: ignore[reportArgumentType]
+    "no folder": (lambda run: rp.load(3), "named by a text or a Path, got 3"),  # pyright: ignore[reportArgumentType]
+    "no file": (lambda run: rp.load_policy(None), "named by a text or a Path, got None"),  # pyright: ignore[reportArgumentType]
     # Hyperparameters.
     "measure that is a number": (
         lambda run: rp.IQN(0.25),  # pyright: ignore[reportArgumentType]

@@ -1,5 +1,5 @@
 """`python -m riskpath` is the command `riskpath`."""
 
-from riskpath.cli.main import main
+from riskpath_command import main
 
 main()

@@ -33,8 +33,13 @@ def short_repr(value: Any, limit: int = 200) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a hint at the known name that is most similar to `word` or ends with it; "" if no name is."""
+    """Return a hint at the known name that is most similar to `word` or ends with it; "" if no name is.
+
+    What follows the last dot must be similar: names have the same words before it.
+    """
     names = {name.lower(): name for name in known}
-    close = [name for name in names if name.endswith(f".{word.lower()}")]
-    close += difflib.get_close_matches(word.lower(), names, n=1)
+    word, last = word.lower(), lambda name: name.rpartition(".")[2].lstrip("-")
+    close = [name for name in names if name.endswith(f".{word}")]
+    alike = difflib.get_close_matches(last(word), map(last, names), n=1)
+    close += difflib.get_close_matches(word, [name for name in names if last(name) in alike], n=1, cutoff=0.0)
     return f" (did you mean {names[close[0]]}?)" if close else ""

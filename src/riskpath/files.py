@@ -9,7 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from riskpath.errors import RiskpathError
+from riskpath.errors import RiskpathError, short_repr
+
+
+def as_path(path: Any) -> Path:
+    """Return the path of a file or folder that a user names; refuse anything that is no name."""
+    if not isinstance(path, str | os.PathLike):
+        raise RiskpathError(f"a file or folder is named by a text or a Path, got {short_repr(path)}")
+    return Path(path)
 
 
 @contextlib.contextmanager
@@ -27,7 +34,7 @@ def disk_errors(what: str) -> Iterator[None]:
 
 def write_file(path: str | Path, content: str | bytes) -> Path:
     """Write a file, and its folder, and return its path; a failure leaves what was there before and nothing else."""
-    place = Path(path)
+    place = as_path(path)
     part = place.with_name(f".{place.name}.part") if place.name else place
     with disk_errors(f"cannot write {path}"), new_folders(place.parent):
         try:
@@ -86,7 +93,7 @@ def write_json(path: str | Path, content: dict[str, Any] | list[Any]) -> Path:
 def read_json(path: str | Path, otherwise: str) -> dict[str, Any]:
     """Return the object in a JSON file; where it holds something else, refuse it: "<path> <otherwise>"."""
     try:
-        content = json.loads(Path(path).read_text())
+        content = json.loads(as_path(path).read_text())
     except OSError as error:
         raise RiskpathError(f"cannot read {path}: {error.strerror}") from None
     except ValueError:

@@ -78,10 +78,10 @@ def as_numbers(values: Any, what: str) -> np.ndarray:
 
 def as_parameter(value: Any) -> Any:
     """Return a number as a float, because only floats may differ between lanes; leave arrays as they are."""
-    return _as_float(value) if isinstance(value, Real) and not isinstance(value, bool) else value
+    return as_float(value) if isinstance(value, Real) and not isinstance(value, bool) else value
 
 
-def _as_float(value: Any) -> float:
+def as_float(value: Any) -> float:
     """Return a float; a whole number that is too large for one is infinite."""
     try:
         return float(value)
@@ -104,5 +104,5 @@ def _require(values: dict[str, Any], accepted: str, good: Callable[[float], bool
     for name, value in values.items():
         if not (isinstance(value, Real) and not isinstance(value, bool)) and not hasattr(value, "dtype"):
             raise RiskpathError(f"{name} must be a number, got {short_repr(value)}")
-        if isinstance(value, Real) and not good(number := _as_float(value)):
+        if isinstance(value, Real) and not good(number := as_float(value)):
             raise RiskpathError(f"{name} must be {accepted}, got {number:g}")

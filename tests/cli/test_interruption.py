@@ -32,6 +32,7 @@ except KeyboardInterrupt:
     [
         ("hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)", 130, "riskpath: saved\n"),  # hears no signal, as XLA
         ("time.sleep(60)", 0, ""),
+        ("type('Slow', (), {'__del__': lambda self: time.sleep(1)})(); time.sleep(60)", 0, ""),  # drops exceptions
     ],
 )
 def test_a_signal_ends_a_program_that_does_not_hear_it(number, work, status, line):

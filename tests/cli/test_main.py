@@ -87,7 +87,7 @@ def test_help_is_printed(cli, arguments):
         (["solve", "RiskyGrid", "--set", "forks"], "cannot read 'forks': expected FIELD=VALUE"),
         (["solve", "RiskyGrid", "--set", "forks=many"], "cannot read 'forks=many': expected a number"),
         (["solve", "RiskyGrid", "--set", "forks=0"], "forks must be at least 1, got 0"),
-        (["solve", "RiskyGrid", "--set", "p_yellow=2"], "p_yellow must be in [0, 1], got 2"),
+        (["solve", "RiskyGrid", "--set", "p_yellow=2"], "p_yellow must be from 0 to 1, got 2"),
         (["evaluate", "nowhere"], "there is no saved run"),
         (["evaluate", str(Path(__file__).parent)], "is not a saved run: it has no header.json"),
         (["evaluate", "nowhere", "--episodes", "0"], "episodes must be at least 1"),

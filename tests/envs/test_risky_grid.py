@@ -61,7 +61,8 @@ def test_a_path_shows_alternatives_that_depend_on_rewards():
     [
         ({"forks": 0}, "forks must be at least 1, got 0"),
         ({"forks": 2.5}, r"forks must be a whole number, got 2\.5"),
-        ({"p_yellow": 1.5}, r"p_yellow must be in \[0, 1\], got 1\.5"),
+        ({"blue": None}, "blue must be a number, got None"),
+        ({"p_yellow": 1.5}, r"p_yellow must be from 0 to 1, got 1\.5"),
     ],
 )
 def test_a_wrong_field_is_refused_by_name(fields, message, unchecked):

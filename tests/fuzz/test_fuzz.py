@@ -112,7 +112,8 @@ def solved(mdp: rp.FiniteMDP, draw: Draw) -> None:
     if found is not None:
         assert math.isfinite(found.value)
         slack = 1e-6 * max(1.0, abs(found.value))
-        assert found.lower - slack <= found.value <= found.upper + slack
+        lower, upper = found.bounds or (found.value, found.value)
+        assert lower - slack <= found.value <= upper + slack
         assert abs(found.law.risk(risk) - found.value) <= slack
         if not found.components:
             assert abs(mdp.evaluate(found.policy).risk(risk) - found.value) <= slack
@@ -137,6 +138,8 @@ def environments(draw: Draw) -> None:
     fields = [field.name for field in dataclasses.fields(BY_NAME[name])]
     values = draw(st.dictionaries(st.sampled_from([*fields, "colour"]), ODD, max_size=2))
     env = answer_or_line(lambda: rp.make(name, **values))
+    if env is not None:
+        answer_or_line(lambda: env.spec)
     for method in ("mdp", "grid_problem"):
         if env is not None and hasattr(env, method):
             answer_or_line(lambda method=method: getattr(env, method)())

@@ -42,6 +42,11 @@ LIST: Any = ["s"]
             lambda: made({("s", "a"): [(1.0, 2.0)]}),
             r"outcomes of \('s', 'a'\): \(1.0, 2.0\) is not a \(probability, reward, next state\) triple$",
         ),
+        (lambda: made({("s", "a"): [(1, 10**400, "end")]}), "reward must be a finite number, got inf in "),
+        (
+            lambda: made({("s", "a"): [(1, -1e200, "end")]}),
+            r"reward must be at most 3.4e\+38 in size, got -1e\+200 in ",
+        ),
         (lambda: made({("s", "a"): (1.0, 2.0, "end")}), r"outcomes of \('s', 'a'\): 1.0 is not a .* triple$"),
         (
             lambda: made({("s", "a"): [("half", 2.0, "end")]}),

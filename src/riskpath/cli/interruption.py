@@ -2,7 +2,8 @@
 
 Python handles a signal between two of its own steps, and a compilation is one step, which may take a minute. So a
 thread watches for signals. If the main thread does not move for `PATIENCE` seconds after one, it saves what there is to
-save and ends the process.
+save and ends the process. Where a signal arrives in a finaliser or in a callback of the garbage collector, and JAX has
+such a callback, Python drops the exception: the signal is then sent again.
 """
 
 import contextlib
@@ -16,6 +17,8 @@ from typing import Any
 
 PATIENCE = 1.5
 """Seconds for which the main thread may stand still after a signal."""
+AGAIN = 0.05
+"""Seconds after which a signal is sent again whose exception was dropped."""
 STATUS = 130
 _LAST: list[Callable[[], str]] = []
 """What is done before the process is ended, the innermost command last; each returns a line for the user."""
@@ -31,10 +34,12 @@ def interruptible() -> Iterator[None]:
     os.set_blocking(write, False)
     sigterm = signal.signal(signal.SIGTERM, _as_ctrl_c)
     wakeup = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    unraisable, sys.unraisablehook = sys.unraisablehook, _send_again
     threading.Thread(target=_watch, args=(read, threading.get_ident()), daemon=True).start()
     try:
         yield
     finally:
+        sys.unraisablehook = unraisable
         signal.set_wakeup_fd(wakeup)
         signal.signal(signal.SIGTERM, sigterm)
         os.close(write)  # ends the thread
@@ -55,6 +60,14 @@ def _as_ctrl_c(*_: object) -> None:
     if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):
         raise KeyboardInterrupt
     signal.raise_signal(signal.SIGINT)
+
+
+def _send_again(dropped: Any) -> None:
+    """Send a signal again, after its exception was dropped; report any other exception."""
+    if not issubclass(dropped.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(dropped)
+    else:
+        threading.Timer(AGAIN, os.kill, (os.getpid(), signal.SIGTERM)).start()
 
 
 def _watch(read: int, main: int) -> None:

@@ -40,13 +40,15 @@ class AmericanPut(MarketProblem):
         require_finite(**fields(self, "mu", "sigma", "start_price", "strike", "years"))
         require_positive(sigma=self.sigma, start_price=self.start_price, strike=self.strike, years=self.years)
         require_counts(steps=self.steps)
+        prices = known(self.start_price, 1.0), known(self.strike, 1.0)
+        require_prices(self, *prices, drift=self._drift, spread=self._spread)
 
     @property
     def spec(self) -> EnvSpec:
         """Return the specification: price and step observed, two actions."""
-        spread = known(self.sigma, 0.3) * known(self.years, 1.0) ** 0.5
-        drift = max(0.0, known(self.mu, -0.3) * known(self.years, 1.0))
-        return market_spec(self, (0.0, known(self.start_price, 1.0) * math.exp(drift + 6 * spread)))
+        return market_spec(
+            self, (0.0, known(self.start_price, 1.0) * math.exp(max(0.0, self._drift) + 6 * self._spread))
+        )
 
     @property
     def first_state(self) -> tuple[Any]:
@@ -60,6 +62,16 @@ class AmericanPut(MarketProblem):
     def view(self) -> tuple[float, float]:
         """From half of the strike to one and a half."""
         return 0.5 * known(self.strike, 1.0), 1.5 * known(self.strike, 1.0)
+
+    @property
+    def _drift(self) -> float:
+        """The mean growth of the logarithm of the price, without the part that the volatility takes."""
+        return known(self.mu, -0.3) * known(self.years, 1.0)
+
+    @property
+    def _spread(self) -> float:
+        """The standard deviation of the logarithm of the last price."""
+        return known(self.sigma, 0.3) * known(self.years, 1.0) ** 0.5
 
     def action_value(self, action: Shaped[Array, "*act"]) -> Float[Array, ""]:
         """Return 1 for exercise, 0 for hold."""
@@ -84,7 +96,6 @@ class AmericanPut(MarketProblem):
         start = float(self.start_price)
         low, high = start * np.exp(min(drift, 0.0) - 4.5 * spread), start * np.exp(max(drift, 0.0) + 4.5 * spread)
         low = min(low, 0.5 * float(self.strike))
-        require_prices("AmericanPut", low, high)
         below = np.geomspace(low, float(self.strike), points_at(241, resolution))  # the strike is a point of the grid
         above = np.geomspace(float(self.strike), max(high, 1.5 * float(self.strike)), points_at(81, resolution))
         return GridProblem(

@@ -6,9 +6,11 @@ an episode is the true one.
 """
 
 import abc
+import dataclasses
 from typing import Any
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Bool, Float, Shaped
 
 from riskpath.registry import Registered
@@ -17,6 +19,12 @@ from riskpath.types import EnvSpec, Key
 
 class Environment(eqx.Module, Registered):
     """A decision problem that runs inside a compiled program."""
+
+    def __post_init__(self):
+        """Keep numbers of NumPy as those of Python: small whole numbers of NumPy overflow where they are multiplied."""
+        for field in dataclasses.fields(self):
+            if isinstance(value := getattr(self, field.name), np.number):
+                object.__setattr__(self, field.name, value.item())
 
     @property
     @abc.abstractmethod

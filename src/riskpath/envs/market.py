@@ -6,6 +6,7 @@ environment and the grid solver use the same two functions.
 
 import abc
 import dataclasses
+import math
 from typing import Any
 
 import equinox as eqx
@@ -18,7 +19,7 @@ from riskpath.envs.environment import Environment
 from riskpath.errors import RiskpathError, short_repr
 from riskpath.mdp.grid.problem import GridProblem
 from riskpath.types import EnvSpec, Key
-from riskpath.validation import require_positive
+from riskpath.validation import LARGEST, require_positive
 
 
 def points_at(points: int, resolution: float) -> int:
@@ -34,10 +35,12 @@ def require_resolution(env: Environment, resolution: float) -> None:
             raise RiskpathError(f"a grid needs one number for {field.name}, got {short_repr(value)}")
 
 
-def require_prices(name: str, low: float, high: float) -> None:
-    """Refuse prices that are too extreme for a grid."""
-    if not 1e-100 < low < high < 1e100:
-        raise RiskpathError(f"prices of {name} would reach from {low:g} to {high:g}: use a smaller volatility or time")
+def require_prices(env: Environment, *prices: float, drift: float, spread: float) -> None:
+    """Refuse prices that a network cannot represent, up to six standard deviations of their logarithm away."""
+    ends = [math.log(price) + sign * (abs(drift) + 6 * spread) for price in prices for sign in (-1, 1)]
+    if not max(map(abs, ends)) < (most := math.log(LARGEST)):
+        name, reach = type(env).__name__, f"from exp({min(ends):.3g}) to exp({max(ends):.3g})"
+        raise RiskpathError(f"prices of {name} would reach {reach}, beyond exp({most:.0f}): use a smaller volatility")
 
 
 def known(value: Any, otherwise: float) -> float:

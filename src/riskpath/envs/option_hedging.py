@@ -14,7 +14,7 @@ import jax.scipy.stats
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from riskpath.envs.market import MarketProblem, known, market_spec, points_at, require_resolution
+from riskpath.envs.market import MarketProblem, known, market_spec, points_at, require_prices, require_resolution
 from riskpath.mdp.grid.problem import GridProblem, normal_noise
 from riskpath.types import EnvSpec
 from riskpath.validation import (
@@ -53,6 +53,7 @@ class OptionHedging(MarketProblem):
         require_no_less_than_zero(cost=self.cost)
         require_counts(2, hedges=self.hedges)
         require_counts(steps=self.steps)
+        require_prices(self, known(self.start_price, 1.0), known(self.strike, 1.0), drift=0.0, spread=self._spread)
 
     @property
     def spec(self) -> EnvSpec:

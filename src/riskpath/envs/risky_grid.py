@@ -15,13 +15,12 @@ probability 0.75, orange costs 100. No cell is visited twice, so each pays at mo
 from typing import NamedTuple
 
 from riskpath.envs.finite import FiniteProblem
-from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import PolicyLike, as_policy
 from riskpath.mdp.policy_evaluation import visits
 from riskpath.memory import require_table
 from riskpath.registry import register
-from riskpath.validation import require_counts
+from riskpath.validation import fields, require_counts, require_finite, require_share
 
 
 @register
@@ -56,8 +55,8 @@ class RiskyGrid(FiniteProblem):
 
     def __check_init__(self):
         require_counts(forks=self.forks)
-        if not 0 <= self.p_yellow <= 1:
-            raise RiskpathError(f"p_yellow must be in [0, 1], got {self.p_yellow}")
+        require_share(p_yellow=self.p_yellow)
+        require_finite(**fields(self, "step_reward", "blue", "yellow", "orange", "bonus"))
 
     def colour(self, row: int, col: int) -> str:
         """Return the colour of a cell."""

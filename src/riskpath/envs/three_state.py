@@ -2,6 +2,7 @@
 
 from riskpath.envs.finite import FiniteProblem
 from riskpath.mdp.model import FiniteMDP
+from riskpath.validation import fields, require_finite, require_share
 
 
 class ThreeState(FiniteProblem):
@@ -15,6 +16,10 @@ class ThreeState(FiniteProblem):
     """The probability to win."""
     safe: float = -5.0
     """The reward of not betting."""
+
+    def __check_init__(self):
+        require_finite(**fields(self, "win", "lose", "safe"))
+        require_share(p_win=self.p_win)
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         risky = [(self.p_win, self.win), (1 - self.p_win, self.lose)]

@@ -30,7 +30,7 @@ from riskpath.evaluation.exported_policy import ExportedPolicy
 from riskpath.evaluation.onnx_policy import is_onnx, read_onnx, write_onnx
 from riskpath.evaluation.policy_tracing import FORMAT, VERSION, TracedPolicy
 from riskpath.extras import require_extra
-from riskpath.files import disk_errors, write_file
+from riskpath.files import as_path, disk_errors, write_file
 
 PROGRAM, DESCRIPTION = "policy.stablehlo", "policy.json"
 PLATFORMS = ("cpu", "cuda")
@@ -57,7 +57,7 @@ def write_policy(policy: TracedPolicy, path: str | Path, platforms: tuple[str, .
 
 def require_export(path: str | Path) -> Path:
     """Return the path of an exported policy; refuse a file that is something else."""
-    place = Path(path)
+    place = as_path(path)
     with disk_errors(f"cannot write {path}"):
         there = place.exists()
     if there and not _is_export(place):
@@ -67,7 +67,7 @@ def require_export(path: str | Path) -> Path:
 
 def load_policy(path: str | Path) -> ExportedPolicy:
     """Load an exported policy, of either format; nothing else of the training is needed."""
-    if is_onnx(Path(path)):
+    if is_onnx(as_path(path)):
         return read_onnx(path)
     try:
         with zipfile.ZipFile(path) as archive:

@@ -18,7 +18,7 @@ from riskpath.experiments import bench_figures, bench_tables
 from riskpath.experiments.bench_cells import Cell, plan
 from riskpath.experiments.bench_scores import rows
 from riskpath.experiments.bench_suite import QUICK_RISKS, RISKS, SIZES, as_entrants, as_problems
-from riskpath.files import write_file, write_json
+from riskpath.files import as_path, write_file, write_json
 from riskpath.risk.compose import parse_risk
 from riskpath.sweeps.jobs import Progress, run_jobs
 from riskpath.sweeps.ray_engine import engine
@@ -70,7 +70,7 @@ class Bench:
         """Write all results, the tables and both figures to a folder; return the files."""
         from riskpath.plot import save  # matplotlib is slow to import
 
-        folder = Path(folder)
+        folder = as_path(folder)
         content = {"command": self.command, "missing": self.missing, "failed": self.failed}
         content |= {"rows": self.table(), "cells": self.cells}
         write_json(folder / RESULT, content)
@@ -83,7 +83,7 @@ class Bench:
     @staticmethod
     def load(path: str | Path) -> "Bench":
         """Return the benchmark that `save` wrote to a folder."""
-        file = Path(path) / RESULT
+        file = as_path(path) / RESULT
         try:
             content = json.loads(file.read_text())
             return Bench(content["cells"], content["missing"], content["failed"], content["command"])
@@ -146,7 +146,7 @@ def bench(
     wanted = [cell for cell in cells if only in cell.name]
     if not wanted:
         raise RiskpathError(f"no cell has {only!r} in its name; there are {'; '.join(cell.name for cell in cells)}")
-    folder = None if out is None else Path(out) / CELLS
+    folder = None if out is None else as_path(out) / CELLS
     done = {} if folder is None else {cell.name: found for cell in cells if (found := cell.stored(folder))}
 
     def finish(cell: Cell, content: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from riskpath.errors import RiskpathError, short_repr
 from riskpath.mdp.law import PROB_TOLERANCE
 from riskpath.mdp.layers import successors
 from riskpath.mdp.problem import Action, Outcome, Outcomes, State
+from riskpath.validation import LARGEST, as_float
 
 
 def check_outcomes(outcomes: Any) -> dict[State, dict[Action, tuple[Outcome, ...]]]:
@@ -33,7 +34,7 @@ def _check_entries(where: str, entries: Any) -> tuple[Outcome, ...]:
     for entry in entries:
         try:
             prob, reward, following = entry
-            prob, reward = float(prob), float(reward)
+            prob, reward = as_float(prob), as_float(reward)
         except (TypeError, ValueError):
             raise RiskpathError(
                 f"{where}: {short_repr(entry)} is not a (probability, reward, next state) triple"
@@ -41,8 +42,9 @@ def _check_entries(where: str, entries: Any) -> tuple[Outcome, ...]:
         _require_hashable(following, f"{where}: a state")
         if not 0 <= prob <= 1 + PROB_TOLERANCE:
             raise RiskpathError(f"{where}: probability must be in [0, 1], got {prob} in {short_repr(entry)}")
-        if not math.isfinite(reward):
-            raise RiskpathError(f"{where}: reward must be a finite number, got {reward} in {short_repr(entry)}")
+        if not abs(reward) <= LARGEST:
+            accepted = f"at most {LARGEST:.2g} in size" if math.isfinite(reward) else "a finite number"
+            raise RiskpathError(f"{where}: reward must be {accepted}, got {reward} in {short_repr(entry)}")
         if prob > 0:
             merged[reward, following] = merged.get((reward, following), 0.0) + prob
     if abs((total := sum(merged.values())) - 1) > PROB_TOLERANCE:
@@ -78,7 +80,7 @@ def check_start(table: Outcomes, start: Any) -> dict[State, float]:
         start = {start: 1.0}
     if not all(isinstance(prob, Real) for prob in start.values()):
         raise RiskpathError(f"start probabilities must be numbers, got {short_repr(dict(start))}")
-    probs = {state: float(prob) for state, prob in start.items() if prob != 0}
+    probs = {state: as_float(prob) for state, prob in start.items() if prob != 0}
     if not all(prob > 0 for prob in probs.values()) or abs((total := sum(probs.values())) - 1) > PROB_TOLERANCE:
         raise RiskpathError(f"start probabilities must be non-negative and sum to 1, got {short_repr(dict(start))}")
     known = {*table, *successors(table, list(table))}
@@ -109,7 +111,7 @@ def check_features(table: Outcomes, features: Any) -> dict[State, tuple[float, .
 def _check_vector(where: str, vector: Any) -> tuple[float, ...]:
     """Return a vector of finite numbers as a tuple."""
     try:
-        numbers = tuple(float(number) for number in vector) if not isinstance(vector, str) else ()
+        numbers = tuple(as_float(number) for number in vector) if not isinstance(vector, str) else ()
     except (TypeError, ValueError):
         numbers = ()
     if not numbers or not all(map(math.isfinite, numbers)):
@@ -120,7 +122,7 @@ def _check_vector(where: str, vector: Any) -> tuple[float, ...]:
 def check_discount(discount: Any) -> float:
     """Return the discount as a float in (0, 1]."""
     try:
-        number = float(discount)
+        number = as_float(discount)
     except (TypeError, ValueError):
         raise RiskpathError(f"discount must be a number in (0, 1], got {short_repr(discount)}") from None
     if not 0 < number <= 1:

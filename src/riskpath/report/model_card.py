@@ -5,7 +5,7 @@ from pathlib import Path
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.evaluation import setting_labels
 from riskpath.evaluation.policy_file import require_export
-from riskpath.files import disk_errors, write_file
+from riskpath.files import as_path, disk_errors, write_file
 from riskpath.hyperparameters import flat_settings
 from riskpath.plot.notebook import markdown_table
 from riskpath.report.gather_record import facts, write_report
@@ -34,7 +34,7 @@ def push_run(run: Run, folder: str | Path, title: str | None = None) -> Path:
 
     Only what was pushed there before is replaced; other files stay, so the folder may be a clone of a repository.
     """
-    place = Path(folder)
+    place = as_path(folder)
     card = place / CARD
     with disk_errors(f"cannot write {card}"):
         if card.exists() and MARKER not in card.read_text(errors="replace"):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from riskpath.errors import RiskpathError
-from riskpath.files import disk_errors, write_file
+from riskpath.files import as_path, disk_errors, write_file
 from riskpath.plot.style import COLOURS, GREY, PALETTE
 from riskpath.report.run_record import BenchRecord, RunRecord, SweepRecord
 from riskpath.version import __version__
@@ -53,7 +53,7 @@ def write_page(
 
 def require_page(path: str | Path) -> Path:
     """Return the path of a page; refuse a folder, and a file that is something else."""
-    place = Path(path)
+    place = as_path(path)
     if place.is_dir():
         raise RiskpathError(f"cannot write {path}: it is a folder; give a file such as {place / 'report.html'}")
     with disk_errors(f"cannot write {path}"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from riskpath.errors import RiskpathError
-from riskpath.files import disk_errors, read_json, write_json
+from riskpath.files import as_path, disk_errors, read_json, write_json
 from riskpath.training.atomic_dir import json_digest
 
 MANIFEST, CELLS, FAILED, TABLE = "sweep.json", "cells", "failed.json", "sweep.csv"
@@ -37,7 +37,7 @@ class SweepFolder:
     """The folder of a sweep."""
 
     def __init__(self, path: str | Path):
-        self.path = Path(path)
+        self.path = as_path(path)
 
     def begin(self, configuration: dict[str, Any], width: Callable[[], int]) -> int:
         """Write the configuration to a new folder; in one with the same configuration, a sweep continues.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from riskpath.errors import RiskpathError
-from riskpath.files import disk_errors, new_folders
+from riskpath.files import as_path, disk_errors, new_folders
 
 HEADER, STATE, CURVE = "header.json", "state.eqx", "curve.json"
 
@@ -38,7 +38,7 @@ def replace_folder(place: Path) -> Iterator[Path]:
 def free_folder(path: str | Path, overwrite: bool = True) -> Path:
     """Return where to save; refuse if anything but an older checkpoint is there, or even that."""
     with disk_errors(f"cannot save to {path}"):
-        place = Path(path).resolve()
+        place = as_path(path).resolve()
         if place.exists() and not place.is_dir():
             raise RiskpathError(f"cannot save to {path}: it is a file, and a run is saved as a folder")
         names = {entry.name for entry in place.iterdir()} if place.exists() else set()
@@ -54,10 +54,8 @@ def free_folder(path: str | Path, overwrite: bool = True) -> Path:
 
 def find_folder(path: Any) -> Path:
     """Return the folder to load from: the last save, or its backup if the next one was interrupted at its very end."""
-    if not isinstance(path, str | os.PathLike):
-        raise RiskpathError(f"a run is loaded from a folder, got {path!r}")
     with disk_errors(f"cannot load {path}"):
-        place = Path(path).resolve()
+        place = as_path(path).resolve()
         if place.is_symlink():  # newer Pythons do not refuse a loop of links
             os.stat(place)
         if place.is_file():

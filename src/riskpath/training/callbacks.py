@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from riskpath.files import disk_errors, write_file
+from riskpath.files import as_path, disk_errors, write_file
 from riskpath.hyperparameters import plain
 from riskpath.training.run import Run
 
@@ -29,7 +29,7 @@ class JSONLines:
             resume_at: The step at which a run is continued. Lines of later steps are dropped: the run had written them
                 after its last checkpoint, and writes them again.
         """
-        self.path = Path(path)
+        self.path = as_path(path)
         with disk_errors(f"cannot write {path}"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.touch()

@@ -11,6 +11,7 @@ the block adds the report page and the policy of the first seed as artifacts, or
 import abc
 import contextlib
 import dataclasses
+import importlib
 import os
 import shutil
 import tempfile
@@ -19,8 +20,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from riskpath.errors import RiskpathError, did_you_mean, one_line
+from riskpath.errors import RiskpathError, did_you_mean, in_one_line, one_line
 from riskpath.extras import EXTRAS, require_extra
+from riskpath.files import as_path, disk_errors
 from riskpath.training.callbacks import scalars
 from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.run import Run
@@ -35,23 +37,26 @@ class Tracker(abc.ABC):
 
     def __call__(self, run: Run | None, numbers: dict[str, Any]) -> None:
         """Log every number, including those of an evaluation; the hyperparameters at the first call."""
-        if self._run is None and run is not None:
-            self._describe(hyperparameters(run))
-            self._run = run
-        self._log(dict(scalars({key: value for key, value in numbers.items() if key != "step"})), int(numbers["step"]))
+        with self._one_line():
+            if self._run is None and run is not None:
+                self._describe(hyperparameters(run))
+                self._run = run
+            values = scalars({key: value for key, value in numbers.items() if key != "step"})
+            self._log(dict(values), int(numbers["step"]))
 
     def __enter__(self) -> Any:
         return self
 
     def __exit__(self, error: Any, *_: Any) -> None:
-        self.close(None if error else self._run, failed=error is not None)
+        with contextlib.suppress(RiskpathError) if error else contextlib.nullcontext():  # the first error is the cause
+            self.close(None if error else self._run, failed=error is not None)
 
     def close(self, run: Run | None = None, failed: bool = False) -> None:
         """Add the report and the policy of a run, if one is given, and end; a second call does nothing."""
         if self._closed:
             return
         self._closed, status = True, "FAILED"
-        with tempfile.TemporaryDirectory() as folder:
+        with self._one_line(), tempfile.TemporaryDirectory() as folder:
             try:
                 for path in artifacts(run, Path(folder)):
                     self._attach(path)
@@ -59,6 +64,9 @@ class Tracker(abc.ABC):
                     status = "FINISHED" if run is None or run.finished else "KILLED"
             finally:
                 self._end(status)
+
+    def _one_line(self) -> Any:
+        return in_one_line(f"{type(self).__name__} failed")
 
     @abc.abstractmethod
     def _describe(self, hyperparameters: dict[str, Any]) -> None:
@@ -87,19 +95,28 @@ class TensorBoard(Tracker):
             folder: Where the event files go.
             resume_at: The step at which a run is continued; TensorBoard hides events of later steps.
         """
-        self.folder = Path(folder)
-        SummaryWriter = require_extra("tensorboardX", "tensorboard", "TensorBoard").SummaryWriter
-        purge_step = None if resume_at is None else resume_at + 1
-        # Its `flush` does not wait for queued events, so they are written every few seconds.
-        self.writer = SummaryWriter(str(folder), flush_secs=5, purge_step=purge_step)
+        self.folder = as_path(folder)
+        files = require_extra("tensorboardX.event_file_writer", "tensorboard", "TensorBoard")
+        self._summary, self._proto = importlib.import_module("tensorboardX.summary"), files.event_pb2
+        with disk_errors(f"cannot write to {folder}"):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # Its `SummaryWriter` writes in a thread: where that fails, for example at a full disk, training would hang.
+            self.writer = files.EventsWriter(str(self.folder / "events"))
+            if resume_at is not None:
+                session = self._proto.SessionLog(status=self._proto.SessionLog.START)
+                self._write(resume_at + 1, session_log=session)
+
+    def _write(self, step: int, **content: Any) -> None:
+        self.writer.write_event(self._proto.Event(step=step, wall_time=time.time(), **content))
 
     def _describe(self, hyperparameters: dict[str, Any]) -> None:
         rows = [f"| {name} | {value} |" for name, value in hyperparameters.items()]
-        self.writer.add_text("hyperparameters", "\n".join(["| | |", "|---|---|", *rows]))
+        self._write(0, summary=self._summary.text("hyperparameters", "\n".join(["| | |", "|---|---|", *rows])))
 
     def _log(self, values: dict[str, float], step: int) -> None:
         for name, one in values.items():
-            self.writer.add_scalar(name, one, step)
+            self._write(step, summary=self._summary.scalar(name, one))
+        self.writer.flush()
 
     def _attach(self, path: Path) -> None:
         shutil.copy(path, self.folder)
@@ -132,7 +149,7 @@ class WeightsAndBiases(Tracker):
         if mode == "offline":
             os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         self._wandb = require_extra("wandb", "wandb", "Weights & Biases")
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        as_path(folder).mkdir(parents=True, exist_ok=True)
         # run-20260131_120000-x1y2z3, or offline-run-… of the same form
         before = sorted(str(path).rpartition("run-")[2] for path in Path(folder).glob("wandb/*run-*"))
         again = before[-1].partition("-")[2] if before and resume_at is not None else None
@@ -175,7 +192,7 @@ class MLflow(Tracker):
             resume_at: The step at which a run is continued: the newest run of the experiment goes on, if a name is
                 given the newest one of this name.
         """
-        remote, folder = "://" in str(store), Path(store).resolve()
+        remote, folder = "://" in str(store), as_path(store).resolve()
         if not remote:
             os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         mlflow = require_extra("mlflow", "mlflow", "MLflow")

@@ -57,6 +57,7 @@ def test_the_plot_shows_every_level():
     [
         (lambda: rp.frontier(INVENTORY, [0.1, 0.0]), r"a CVaR level must be in \(0, 1\], got 0.0"),
         (lambda: rp.frontier(INVENTORY, [1.5]), r"a CVaR level must be in \(0, 1\], got 1.5"),
+        (lambda: rp.frontier(INVENTORY, [10**400]), r"a CVaR level must be in \(0, 1\], got 1000"),
         (lambda: rp.frontier(INVENTORY, []), r"levels must be numbers in \(0, 1\], got \[\]"),
         (lambda: rp.frontier(INVENTORY, "0.1"), r"levels must be numbers in \(0, 1\], got '0.1'"),
         (lambda: rp.frontier(INVENTORY, [True]), r"a CVaR level must be in \(0, 1\], got True"),

@@ -86,12 +86,27 @@ def test_a_discounted_liquidation_is_bracketed_within_the_tolerance(unchecked):
         (made({("s", "a"): [(0.5, 0.3, "end"), (0.5, -1.2, "end")]}), 0.3),
         (made({("s", "a"): [(1.0, 0.0, "end")]}), 1.0),
         (made({("s", "a"): [(0.5, np.pi, "end"), (0.5, 1.0, "end")]}), None),
+        (made({("s", "a"): [(0.5, 1e17, "end"), (0.5, 1.0, "end")]}), None),
+        (made({("s", "a"): [(0.5, 1e17, "end"), (0.5, 3e17, "end")]}), 1e17),
         (made({("s", "a"): [(0.5, 0.1, "end"), (0.5, 1 / 3, "end")]}), 1 / 30),
     ],
-    ids=["three", "discounted", "tenths", "zero", "pi", "thirds"],
+    ids=["three", "discounted", "tenths", "zero", "pi", "inexact", "large", "thirds"],
 )
 def test_the_unit_of_rewards_is_the_largest(mdp, unit):
     assert find_unit(layer_arrays(mdp), mdp.discount) == (None if unit is None else pytest.approx(unit))
+
+
+@pytest.mark.parametrize("policies", ["adaptive", "markov"])
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+@pytest.mark.parametrize("risk", ["cvar:0.25", "var:0.25"])
+def test_rewards_of_any_size_are_solved(policies, discount, risk, monkeypatch):
+    table = {(step, a): [(0.5, a * step, step + 1), (0.5, -a, step + 2)] for step in range(6) for a in (1.0, 2.0)}
+    monkeypatch.setattr("riskpath.mdp.exact.goal_solver.MAX_NODES", 0)  # rewards are rounded
+    value = {}
+    for scale in (1.0, 1e30):
+        scaled = {pair: [(p, r * scale, after) for p, r, after in listed] for pair, listed in table.items()}
+        value[scale] = rp.solve(rp.FiniteMDP.from_outcomes(scaled, 0, discount, terminal=[6, 7]), risk, policies).value
+    assert value[1e30] == pytest.approx(1e30 * value[1.0], rel=0.02)
 
 
 @pytest.mark.parametrize(("rounding", "expected"), [("exact", [2, -2, 3]), ("down", [1, -2, 3]), ("up", [2, -1, 3])])

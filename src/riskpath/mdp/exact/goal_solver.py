@@ -18,7 +18,7 @@ from jaxtyping import Float
 from riskpath.errors import RiskpathError
 from riskpath.mdp.exact.goal_policy import GoalPolicy, laws_of_goals
 from riskpath.mdp.exact.goal_recursion import TIE_WEIGHT, GoalTables, goal_recursion
-from riskpath.mdp.exact.lattice import Lattice, find_unit, return_bounds
+from riskpath.mdp.exact.lattice import Lattice, coarse_lattice, find_unit, return_bounds
 from riskpath.mdp.exact.layer_arrays import LayerArrays, layer_arrays
 from riskpath.mdp.exact.return_graph import Response, ReturnGraph
 from riskpath.mdp.exact.threshold_search import goal_utilities, search_thresholds
@@ -135,7 +135,7 @@ def _bracket(
     mdp: FiniteMDP, layers: list[LayerArrays], levels: Sequence[float], tolerance: float, progress: Progress | None
 ) -> LevelOptima:
     """Solve the problem with rounded rewards, with a unit that a coarse pass chooses."""
-    coarse = Lattice(1e-6, mdp.discount, "down")
+    coarse = coarse_lattice(layers, mdp.discount, 1e-6)
     low, high = return_bounds(layers, [coarse.in_units(layer.reward, time) for time, layer in enumerate(layers)])[0]
     unit = max(float(high.max() - low.min()) * coarse.unit, 1e-9) / FIRST_UNITS
     for last in (False, False, True):

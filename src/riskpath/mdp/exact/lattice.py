@@ -16,6 +16,8 @@ from riskpath.mdp.exact.layer_arrays import LayerArrays
 
 LARGEST_DENOMINATOR = 10**5
 """Rewards with a larger denominator count as irrational."""
+LARGEST_RETURN = 2**53
+"""Beyond this number of units, sums of doubles are not exact."""
 TOLERANCE = 1e-9
 """The accepted distance of a reward from a multiple of the unit, in units."""
 
@@ -47,13 +49,13 @@ class Lattice:
 def find_unit(layers: Sequence[LayerArrays], discount: float) -> float | None:
     """Return the largest number of which every reward is a multiple; None if there is none or rewards are discounted.
 
-    All rewards 0 give the unit 1.
+    There is none either where returns of so many units would not be exact. All rewards 0 give the unit 1.
     """
     distinct = {id(layer): layer for layer in layers}.values()
     rewards = np.unique(np.concatenate([layer.reward[layer.prob > 0] for layer in distinct])) if layers else np.zeros(0)
     if discount != 1.0 and len(layers) > 1:
         return None
-    numerator, denominator = 0, 1
+    fractions, denominator = [], 1
     for reward in rewards:
         fraction = Fraction(float(reward)).limit_denominator(LARGEST_DENOMINATOR)
         if abs(float(fraction) - reward) > 1e-12 * max(1.0, abs(reward)):
@@ -61,9 +63,18 @@ def find_unit(layers: Sequence[LayerArrays], discount: float) -> float | None:
         denominator = math.lcm(denominator, fraction.denominator)
         if denominator > LARGEST_DENOMINATOR:
             return None
-    for reward in rewards:
-        numerator = math.gcd(numerator, round(float(reward) * denominator))
-    return numerator / denominator if numerator else 1.0
+        fractions.append(fraction)
+    unit = math.gcd(*(int(fraction * denominator) for fraction in fractions)) / denominator or 1.0
+    return unit if _largest(layers) / unit * len(layers) <= LARGEST_RETURN else None
+
+
+def coarse_lattice(layers: Sequence[LayerArrays], discount: float, unit: float) -> Lattice:
+    """Return a lattice of rewards rounded down to a unit, or to a larger one if the rewards are very large."""
+    return Lattice(max(unit, _largest(layers) * 2.0**-40), discount, "down")
+
+
+def _largest(layers: Sequence[LayerArrays]) -> float:
+    return max((float(np.abs(layer.reward).max()) for layer in layers), default=0.0)
 
 
 def return_bounds(layers: Sequence[LayerArrays], steps: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:

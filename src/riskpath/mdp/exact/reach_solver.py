@@ -14,7 +14,7 @@ from jaxtyping import Float
 from riskpath.mdp.exact.goal_policy import GoalPolicy, laws_of_goals
 from riskpath.mdp.exact.goal_recursion import GoalTables, goal_recursion
 from riskpath.mdp.exact.goal_solver import MAX_ROUNDED_CELLS, exact_returns, half
-from riskpath.mdp.exact.lattice import Lattice, return_bounds
+from riskpath.mdp.exact.lattice import Lattice, coarse_lattice, return_bounds
 from riskpath.mdp.exact.layer_arrays import LayerArrays, layer_arrays
 from riskpath.mdp.exact.return_graph import ReturnGraph
 from riskpath.mdp.law import Law
@@ -108,7 +108,7 @@ def _bracket(
     mdp: FiniteMDP, layers: list[LayerArrays], risk: VaR | ReachProbability, tolerance: float, progress: Progress | None
 ) -> Solution:
     """Solve with rewards rounded down and up; the unit is refined until the bracket is narrow or tables are full."""
-    coarse = Lattice(1e-9, mdp.discount, "down")
+    coarse = coarse_lattice(layers, mdp.discount, 1e-9)
     low, high = _range(layers, coarse)
     whole = max((high - low) * coarse.unit, 1e-9)
     unit = whole / UNITS
