@@ -281,7 +281,7 @@ def explored(
             outcomes[state, action] = listed
             new = dict.fromkeys(following for *_, following in listed if following not in known)
             queue += new
-            known |= new.keys()
+            known.update(new)
     vectors = {state: features(state) for state in queue}
     return FiniteMDP.from_outcomes(outcomes, start, discount, name=name, features=vectors)
 
