@@ -490,7 +490,11 @@ def test_the_squared_error_weighs_little_where_returns_are_continuous(repeats, p
 
 @pytest.mark.parametrize(
     ("returns", "probs", "within"),
-    [((3.0, -0.2), (0.88, 0.12), 0.02), ((1.0, 0.0, -6.0), (0.4, 0.5, 0.1), 0.05), ((-200.0, 1.0), (1e-4, 0.9999), 0.02)],
+    [
+        ((3.0, -0.2), (0.88, 0.12), 0.02),
+        ((1.0, 0.0, -6.0), (0.4, 0.5, 0.1), 0.05),
+        ((-200.0, 1.0), (1e-4, 0.9999), 0.02),
+    ],
 )
 def test_the_squared_error_learns_the_mean_of_skewed_returns(returns, probs, within):
     y, p = np.array(returns), np.array(probs)
