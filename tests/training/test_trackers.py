@@ -83,7 +83,7 @@ def test_a_training_that_fails_is_marked_and_adds_nothing(run):
         raise ZeroDivisionError
     assert failing.notes == ["IQN", (100, 4), "FAILED"]
     run.report = lambda path: 1 / 0
-    with pytest.raises(rp.RiskpathError, match="^Notes failed: ZeroDivisionError"), Notes() as unwritten:
+    with pytest.raises(rp.RiskpathError, match=r"^Notes failed: ZeroDivisionError"), Notes() as unwritten:
         unwritten(run, NUMBERS)
     assert unwritten.notes[2:] == ["FAILED"]
 
