@@ -187,6 +187,7 @@ class WeightsAndBiases(Tracker):
         self.run.log(values, step=step, commit=True)
 
     def _attach(self, path: Path) -> None:
+        require_space(self.folder, SPACE)
         artifact = self._wandb.Artifact(path.stem, type="policy" if path.suffix == ".zip" else "report")
         artifact.add_file(str(path))
         self.run.log_artifact(artifact)
