@@ -112,8 +112,11 @@ def unchecked_module() -> Iterator[None]:
 
 @contextmanager
 def without_training() -> Iterator[None]:
-    """Let training count its steps and do nothing else, so that no program that learns is compiled."""
-    from riskpath.training import fused_loop, host_loop  # here, where its types are checked
+    """Let training count its steps and do nothing else, so that no program that learns is compiled.
+
+    Candidates that have learned nothing are compared in a few episodes.
+    """
+    from riskpath.training import fused_loop, host_loop, selection  # here, where its types are checked
     from riskpath.training.rounds import Part
 
     def steps_only(lanes: Any, steps: Any) -> Any:
@@ -129,6 +132,8 @@ def without_training() -> Iterator[None]:
         patch.setattr(fused_loop, "warm_up", lambda lanes, spec, moves: steps_only(lanes, moves * lanes.num_envs))
         patch.setattr(fused_loop, "chunk", chunk)
         patch.setattr(host_loop, "advance", advance)
+        patch.setattr(selection, "FEWEST", 10)
+        patch.setattr(selection, "MOST", 20)
         yield
 
 

@@ -22,10 +22,11 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *s
 REPEATED = [
     "docs/agents/adaptive-continuous.md",  # adaptive.md calls the same, tests/agents/test_adaptive.py trains this agent
     "docs/agents/adaptive-ppo.md",  # tests/agents/test_adaptive_ppo.py trains this agent
-    "docs/agents/adaptive.md",  # tutorials/learn.md trains this agent, tests/training/test_selection.py calls the same
+    "docs/agents/adaptive.md",  # README.md trains this agent, tests/training/test_selection.py calls the same
     "docs/concepts/exact-solvers.md",  # tests/mdp call every solver
     "docs/problems/american-put.md",  # tests/envs/test_market.py solves the same problem
     "docs/tutorials/gymnasium.md",  # guides/gymnasium.md and guides/evaluation.md call the same
+    "docs/tutorials/learn.md",  # README.md trains this agent, tests/training (selection, checkpoint) call the same
     "examples/own_agent.py",  # docs/guides/own-agent.md trains an agent, and has this one
     "examples/serve_policy.py",  # guides/production.md exports as well, and tests/evaluation
     "examples/tune_with_optuna.py",  # docs/guides/sweeps.md calls the same
@@ -34,7 +35,6 @@ REPEATED = [
 """Pages and examples that `make test` leaves out."""
 UNTRAINED = [
     "README.md",  # tests/agents/test_adaptive.py trains the same agent, and checks what it has learned
-    "docs/tutorials/learn.md",  # as README.md
     *(f"docs/guides/{name}.md" for name in ("data", "evaluation", "gymnasium", "own-environment")),
     *(f"docs/guides/{name}.md" for name in ("own-measure", "serving", "sweeps", "training")),
     "docs/tutorials/hedging.md",

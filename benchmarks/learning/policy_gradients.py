@@ -2,6 +2,7 @@
 
     python benchmarks/learning/policy_gradients.py --out runs/policy_gradients.jsonl  on a GPU: minutes
     python benchmarks/learning/policy_gradients.py --only Inventory --seeds 2         one problem
+    python benchmarks/learning/policy_gradients.py --only RandomMDP:64:201            a random problem of 64 steps
     python benchmarks/learning/policy_gradients.py --only BettingGame --seeds 1 --steps 4000 --num-envs 32 --length 10
         --hidden 16 --episodes 200                                                to try it
 
@@ -23,11 +24,13 @@ import riskpath as rp
 LEVELS = (0.05, 0.1, 0.25, 0.5)
 TRAINED = 0.1
 """The level that the agent is trained for; the others are served by the same networks."""
-STEPS, NUM_ENVS, LENGTH, SEEDS = 60_000_000, 8_192, 20, 4
+STEPS, NUM_ENVS, LENGTH, SEEDS = 30_000_000, 8_192, 20, 4
 EPOCHS, MINIBATCHES, LEARNING_RATE, HIDDEN = 4, 16, 1e-3, (256, 256, 256)
 EPISODES, EVALUATION_SEED = 100_000, 20_000
 SELECTION_STEPS, MOST_SELECTION = 400_000, 10_000
 """Environment steps of one candidate's first round of selection, and the most episodes."""
+RANDOM = [f"RandomMDP:{depth}:{seed}" for depth in (8, 32, 64, 128, 256) for seed in (201, 202)]
+"""Random problems by depth and seed; their optima are computed."""
 PROBLEMS: dict[str, tuple[Any, tuple[float | None, ...]]] = {
     "Inventory": (lambda: rp.make("Inventory"), (125.02, 137.19, 158.73, 182.83)),
     "BettingGame": (lambda: rp.make("BettingGame"), (6.778, 16.118, 36.513, 81.742)),
@@ -36,6 +39,19 @@ PROBLEMS: dict[str, tuple[Any, tuple[float | None, ...]]] = {
     "MeanReversionTrading:160": (lambda: rp.MeanReversionTrading(steps=160), (None, None, 87.0, 93.6)),
 }
 """How each problem is made, and its optimum at every level."""
+
+
+def problem(name: str) -> tuple[Any, dict[str, Any]]:
+    """Return a problem and its references: the optimum and, for tables, the mean-optimal policy at every level."""
+    if name in PROBLEMS:
+        make, optimum = PROBLEMS[name]
+        return make(), {"optimum": optimum}
+    depth, seed = (int(part) for part in name.split(":")[1:])
+    env = rp.RandomMDP(seed=seed, depth=depth)
+    law = rp.solve(env, "mean").law
+    optimum = [rp.solve(env, rp.CVaR(level)).value for level in LEVELS]
+    references = {"mean_optimal": [law.risk(rp.CVaR(level)) for level in LEVELS], "deviation": law.std}
+    return env, {"optimum": np.round(optimum, 4).tolist(), **references}
 
 
 def agent(args: argparse.Namespace, length: int) -> rp.AdaptivePPO:
@@ -50,8 +66,7 @@ def agent(args: argparse.Namespace, length: int) -> rp.AdaptivePPO:
 
 def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
     """Train on one problem and return the line of the file."""
-    make, optimum = PROBLEMS[name]
-    env, began = make(), time.perf_counter()
+    (env, references), began = problem(name), time.perf_counter()
     learner = agent(args, env.spec.max_episode_steps)
     run = rp.train(learner, env, steps=args.steps, seeds=args.seeds, num_envs=args.num_envs)
     jax.block_until_ready(run.lanes.agent_state.params)
@@ -70,7 +85,7 @@ def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
         "serve_and_evaluate_s": round(done - trained, 1),
         "steps_per_s": round(run.steps * args.seeds / (trained - began)),
         "levels": LEVELS,
-        "optimum": optimum,
+        **references,
         "values": np.round(evaluation.values(), 4).tolist(),
         "means": np.round(evaluation.returns.mean(axis=-1), 4).tolist(),
         "predicted": np.round(served.estimates(), 4).tolist(),
@@ -94,7 +109,7 @@ def main() -> None:
     """Read the arguments and run."""
     lines = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=lines)
-    parser.add_argument("--only", nargs="+", choices=list(PROBLEMS), default=list(PROBLEMS), help="some problems")
+    parser.add_argument("--only", nargs="+", choices=[*PROBLEMS, *RANDOM], default=list(PROBLEMS), help="some problems")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--steps", type=int, default=STEPS, help="environment steps of each seed")
     parser.add_argument("--out", type=Path, help="a file of JSON lines to append to")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.agents.adaptive.adaptive_agent import both_features, features
+from riskpath.agents.adaptive.adaptive_agent import LINEAR, both_features, features, nearly_squared
 from riskpath.agents.adaptive.context_agent import clock_of
 from riskpath.agents.adaptive.continuous_actions import DISTANCES, around
 from riskpath.agents.adaptive.goals import NEARBY, OWN, TIE, WIDE, Goal, GoalObjective, Goals
@@ -486,6 +486,22 @@ def test_the_squared_error_weighs_little_where_returns_are_continuous(repeats, p
         episodes=dataclasses.replace(episodes, repeats=jnp.float32(repeats)),
     )
     assert float(agent.squared_weight(state, clock_at(progress))) == pytest.approx(weight, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("returns", "probs", "within"),
+    [
+        ((3.0, -0.2), (0.88, 0.12), 0.02),
+        ((1.0, 0.0, -6.0), (0.4, 0.5, 0.1), 0.05),
+        ((-200.0, 1.0), (1e-4, 0.9999), 0.02),
+    ],
+)
+def test_the_squared_error_learns_the_mean_of_skewed_returns(returns, probs, within):
+    y, p = np.array(returns), np.array(probs)
+    predicted = np.linspace(-1.0, 3.0, 4_001)
+    loss = np.asarray(nearly_squared(jnp.asarray(predicted[:, None] - y), LINEAR)) @ p
+    mean = p @ np.clip(y, -LINEAR, None)  # a single catastrophe does not decide
+    assert predicted[np.argmin(loss)] == pytest.approx(mean, abs=within)
 
 
 def test_first_goals_are_the_quantiles_of_levels_and_others_close_to_the_own_one():

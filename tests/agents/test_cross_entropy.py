@@ -53,6 +53,7 @@ def test_weights_are_bounded_and_unbiased(name):
     [
         (rp.PatrolledMaze(), [1, 3.0], [0.5, 4.0], np.log(0.5) + stats.expon(scale=4.0).logpdf(3.0)),
         (rp.PatrolledMaze(), [0, 0.1], [0.3, 2.0], np.log(0.7) + stats.expon(scale=2.0).logpdf(0.1)),
+        (rp.PatrolledMaze(), [0, 0.1], [1 + 2e-7, 2.0], -np.inf),  # a fitted mean, with rounding
         (rp.Servers(), [2], [1.5], stats.binom(3600, 1.5 / 3600).logpmf(2) - np.log(3600 * 3599 / 2)),
         (rp.Servers(), [0], [0.0], 0.0),
         (rp.Driving(), [0.5, 0.2, 0.3, 0, 0], [0.4, 0.1, 0.4, 0.1, 0], 20 * np.log(0.4**0.8 * 0.1**0.2)),

@@ -40,17 +40,19 @@ def test_known_values_of_the_best_policies(unchecked):
     """The money is the return so far: for a fixed goal, the best policy is a function of the state."""
     mdp: Any = rp.BettingGame().mdp()
     goals = np.array([*range(-16, 241, 8), 29.703125, 111.96875])  # the last two are the best ones
-    shortfall: dict[Purse, np.ndarray] = {}
+    number = {purse: place for place, purse in enumerate(mdp.states)}
+    shortfall = np.minimum(np.array([purse.money for purse in mdp.states])[:, None] - 16 - goals, 0.0)  # at the end
     pairs = 0
-    for purse in sorted(mdp.outcomes, key=lambda purse: -purse[1]):
-        options = mdp.outcomes[purse].values()
-        ends = {o.next for listed in options for o in listed if o.next not in shortfall}
-        shortfall |= {end: np.minimum(end[0] - 16 - goals, 0.0) for end in ends}
-        shortfall[purse] = np.max([sum(o.prob * shortfall[o.next] for o in listed) for listed in options], axis=0)
+    for purse in sorted(mdp.outcomes, key=lambda purse: -purse.round):
+        options = list(mdp.outcomes[purse].values())
+        probs, ends = np.array([(o.prob, number[o.next]) for listed in options for o in listed]).T
+        first = np.cumsum([0, *map(len, options[:-1])])
+        means = np.add.reduceat(probs[:, None] * shortfall[ends.astype(int)], first)
+        shortfall[number[purse]] = means.max(axis=0)
         pairs += len(options)
     assert pairs == 39_951
     for level, best in ((0.25, 36.513083), (0.1, 16.118432)):
-        assert (goals + shortfall[Purse(16.0, 0)] / level).max() == pytest.approx(best, abs=1e-6)
+        assert (goals + shortfall[number[Purse(16.0, 0)]] / level).max() == pytest.approx(best, abs=1e-6)
 
 
 def test_features_are_the_money_on_two_scales_and_the_round():

@@ -90,6 +90,7 @@ def test_the_client_of_the_guide_plays_an_episode():
         exec(client.replace("127.0.0.1:8000", server.url.removeprefix("http://")), names)
         names["connection"].close()
         assert len(server.application.policies["policy"].sessions) == 0
+    names["connection"].close()
     action, memory = policy(np.array([0.1, 0.0, 1.0], np.float32))
     following, _ = policy(np.array([0.2, 1.0, 0.9], np.float32), memory, -0.5)
     assert (names["episode"]["action"], names["following"]["action"]) == (action, following)

@@ -33,6 +33,17 @@ def horizon(steps: int) -> rp.FiniteMDP:
     return rp.FiniteMDP.from_outcomes({("s", "stay"): [(1.0, 1.0, "s")]}, "s", horizon=steps)
 
 
+@pytest.mark.parametrize(("agent", "times"), [("PPO", [0, 1, 2, 3, 4, 5]), ("ReturnCapping", [4] * 6)])
+def test_short_rollouts_see_all_times_of_episodes_of_a_fixed_length(agent, times):
+    training = rp.RolloutTraining(length=2, epochs=1, minibatches=1)
+    learner = getattr(rp, agent)(network=rp.Network(hidden=(2,)), training=training, discount=1.0)
+    run = rp.train(learner, horizon(6), steps=6 * 10, num_envs=6)
+    assert sorted(np.asarray(run.lanes.time_step.time)[0].tolist()) == times
+    episodes = run.lanes.agent_state.episodes
+    assert (float(episodes.low[0]), float(episodes.high[0])) == (6.0, 6.0)  # an episode that was cut does not count
+    assert (np.asarray(run.lanes.return_so_far) == np.asarray(run.lanes.time_step.time)).all()
+
+
 def parameters(run: rp.Run, lane: int) -> list[np.ndarray]:
     return [np.asarray(x[lane]) for x in jax.tree.leaves(eqx.filter(run.lanes.agent_state.params, eqx.is_array))]
 

@@ -11,7 +11,7 @@ harder conditions, where the environment exposes them (`cross_entropy.py`): epis
 sum and in q, and N = Σ_i w_i.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -57,6 +57,8 @@ class CVaRPolicyGradient(CVaRPolicyAgent, StartsEpisodes):
     cross_entropy: float | Array | None = None
     """κ, the fraction of the training episodes whose conditions are drawn from the tail; None for GCVaR, 0.8 for
     CeSoR."""
+
+    needs_whole_episodes: ClassVar = True
 
     def __check_init__(self):
         require_share(soft_risk=self.soft_risk, **given(cross_entropy=self.cross_entropy))

@@ -112,10 +112,12 @@ class Episodes(eqx.Module):
         action_mask: Bool[Array, "E *A"],
         discount: float | Array,
         fresh: bool | Bool[Array, ""] = True,
+        cut: bool | Bool[Array, " E"] = False,
     ) -> "Episodes":
         """Return the statistics after one step of all environments; `observation` starts the next episode if `done`.
 
-        As long as critics are `fresh`, without a gradient step, the unit follows immediately.
+        As long as critics are `fresh`, without a gradient step, the unit follows immediately. An episode that is `cut`
+        begins anew and does not count.
         """
         new = jnp.sum(done.astype(jnp.float32))
         past = self.count / (FADING + 1)
@@ -151,7 +153,7 @@ class Episodes(eqx.Module):
             deviation,
             jnp.minimum(self.low, jnp.min(jnp.where(done, return_so_far, jnp.inf))),
             jnp.maximum(self.high, jnp.max(jnp.where(done, return_so_far, -jnp.inf))),
-            jnp.where(done, 0.0, recent),
+            jnp.where(done | cut, 0.0, recent),
             size,
             self.steps + 1.0,
             jnp.where(fresh & (first_unit > 0), first_unit, self.unit),

@@ -25,6 +25,9 @@ class Experience(eqx.Module):
 
     warm_up: int = eqx.field(static=True, default=0, kw_only=True)
     """Exploratory environment steps of each lane before it learns."""
+    staggered: bool = eqx.field(static=True, default=False, kw_only=True)
+    """Whether compiled environments begin anew once, one after the other within the first episode's time. Otherwise all
+    episodes of a fixed length would end together, and a short rollout would know one part of them only."""
 
     @abc.abstractmethod
     def iteration(self, num_envs: int) -> tuple[int, int]:

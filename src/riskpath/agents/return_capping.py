@@ -10,6 +10,8 @@ follows the policy's own returns, so it can get stuck where no action changes mi
 Policy and critic see the return so far, as in the public code, and also the time.
 """
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -41,6 +43,8 @@ class ReturnCapping(CVaRPolicyAgent):
     """C at the start."""
     least_cap: float | Array = -jnp.inf
     """C_min."""
+
+    needs_whole_episodes: ClassVar = True
 
     def __check_init__(self):
         require_share(cap_step=self.cap_step)

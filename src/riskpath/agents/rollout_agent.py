@@ -71,7 +71,9 @@ class RolloutTraining(BaseTraining):
         require_share(gae_lambda=self.gae_lambda)
 
     def experience(self, agent: Any, spec: EnvSpec) -> Rollout:
-        return Rollout(self.length)
+        limit = spec.max_episode_steps
+        partial = limit is not None and self.length < limit
+        return Rollout(self.length, staggered=partial and not agent.needs_whole_episodes)
 
     @property
     def optimiser(self) -> Optimiser:
@@ -91,6 +93,9 @@ class RolloutAgent(Agent):
 
     training: RolloutTraining = RolloutTraining()  # pyright: ignore[reportIncompatibleVariableOverride]
     """Training hyperparameters."""
+
+    needs_whole_episodes: ClassVar = False
+    """Whether it uses the returns of the episodes that end in a rollout, so that none may be cut."""
 
 
 class PolicyAgent(RolloutAgent):

@@ -90,7 +90,7 @@ class PatrolledMaze(Conditioned):
 
     def log_density(self, statistics: Float[Array, "2"], means: Float[Array, "2"]) -> Float[Array, ""]:
         """Return the logarithm of a Bernoulli probability times an exponential density."""
-        (there, cost), (chance, mean) = statistics, jnp.maximum(means, 1e-9)
+        (there, cost), chance, mean = statistics, jnp.clip(means[0], 0.0, 1.0), jnp.maximum(means[1], 1e-9)
         log_cost = -jnp.log(mean) - cost / mean if self.random_cost else 0.0
         return xlogy(there, chance) + xlog1py(1.0 - there, -chance) + log_cost
 

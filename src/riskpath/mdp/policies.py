@@ -87,7 +87,7 @@ class HistoryPolicy:
 
 @dataclass(frozen=True)
 class AdaptivePolicy:
-    """π(t, s, ρ): the action depends on the time, the state and the return so far ρ = Σᵢ₍ᵢ﹤ₜ₎ γⁱ rᵢ."""
+    """π(t, s, ρ): the action depends on the time, the state and the return so far ρ = r₀ + γ r₁ + … + γᵗ⁻¹ rₜ₋₁."""
 
     table: Mapping[Any, tuple[np.ndarray, Sequence[Action]]]
     """For every (time, state): the returns so far that can occur, ascending, and the action for each."""

@@ -1,7 +1,8 @@
 """The HTTP of uvicorn with limits that it does not have: on connections, on headers, and on the time of a request.
 
 A client that sends its request slowly is answered with 408 when its time is over. A body is read to its end, or until
-that time is over, after an early answer.
+that time is over, after an early answer. When all connections are taken, a new client replaces the one that keeps the
+server waiting for longest.
 """
 
 import asyncio
@@ -17,6 +18,8 @@ HEAD_BYTES = 32 * 1024
 """The longest request line with headers."""
 LINGER = 1.0
 """Seconds in which a refused client may read why; a connection that is closed before takes the answer with it."""
+PATIENCE = 1.0
+"""Seconds for which the server waits for a client even if others want its connection."""
 
 
 def limited_protocol(limits: Limits) -> type[HttpToolsProtocol]:
@@ -32,10 +35,31 @@ def limited_protocol(limits: Limits) -> type[HttpToolsProtocol]:
         def connection_made(self, transport: Any) -> None:
             """Accept a connection, or refuse it if there are too many."""
             super().connection_made(transport)
-            if len(self.connections) > limits.connections:
+            if len(self.connections) > limits.connections and not self.make_room():
                 self.refuse(503, f"there are {limits.connections:,} connections already: try again later")
                 return
             self.watch()
+
+        def make_room(self) -> bool:
+            """Close a connection that waits for its client, rather one within a request than one between requests."""
+            others = [(one.waits(), one) for one in self.connections if isinstance(one, LimitedProtocol)]
+            waiting = [(waits, one) for waits, one in others if waits[1] >= PATIENCE]
+            if not waiting:
+                return False
+            (within, _), slowest = max(waiting, key=lambda pair: pair[0])
+            if within:
+                slowest.refuse(503, "all connections are taken, and others are faster")
+            slowest.transport.close()
+            return True
+
+        def waits(self) -> tuple[bool, float]:
+            """Return whether a request is incomplete, and for how many seconds the server has waited for its client."""
+            now, idle = self.loop.time(), self.timeout_keep_alive_task
+            if self.timer is not None and not self.refused:
+                return True, now - self.timer.when() + limits.request_seconds
+            if idle is not None and not self.transport.is_closing():
+                return False, now - idle.when() + self.timeout_keep_alive
+            return False, 0.0
 
         def connection_lost(self, exc: Exception | None) -> None:
             """Forget a connection."""

@@ -15,6 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jaxtyping
+import numpy as np
 from jaxtyping import Array, Bool, Shaped
 
 from riskpath.agents.abilities import StartsEpisodes, TargetNetworks, start_episode
@@ -60,9 +61,16 @@ def choose(lanes: Lanes, warm_up: bool | Bool[Array, ""]) -> tuple[Lanes, Choice
 
 
 def step_and_reset(
-    env: Environment, env_state: Any, action: Any, env_key: Key, reset_key: Key, agent: Any = None, memory: Any = None
+    env: Environment,
+    env_state: Any,
+    action: Any,
+    env_key: Key,
+    reset_key: Key,
+    cut: bool | Bool[Array, ""] = False,
+    agent: Any = None,
+    memory: Any = None,
 ) -> tuple[Any, VectorStep, Any]:
-    """Step one environment, and reset it if its episode is over; return its state, and the memory of a new episode.
+    """Step one environment, and reset it if its episode is over or cut; return its state, and a new episode's memory.
 
     If the agent starts episodes itself, `memory` is that of its state.
     """
@@ -70,30 +78,45 @@ def step_and_reset(
     mask = env.action_mask(env_state)
     first, fresh, memory = start_episode(agent, env, memory, key=reset_key)
     following = tree_where(
-        terminated | truncated, (fresh, first, env.action_mask(fresh)), (env_state, observation, mask)
+        terminated | truncated | cut, (fresh, first, env.action_mask(fresh)), (env_state, observation, mask)
     )
     return following[0], VectorStep(observation, mask, reward, terminated, truncated, *following[1:]), memory
 
 
-def step_environments(lanes: Lanes, choice: Choice) -> tuple[Lanes, VectorStep, Any]:
+def cut_now(lanes: Lanes, spec: EnvSpec) -> Bool[Array, " E"]:
+    """Tell which environments begin anew now, so that those that learn in short rollouts are at different times."""
+    envs, after = lanes.num_envs, lanes.steps // lanes.num_envs + 1
+    if not lanes.experience.staggered or not spec.max_episode_steps:
+        return jnp.zeros((envs,), bool)
+    return after == jnp.asarray(np.arange(envs) * spec.max_episode_steps // envs, jnp.int32)
+
+
+def step_environments(lanes: Lanes, choice: Choice, cut: Bool[Array, " E"]) -> tuple[Lanes, VectorStep, Any]:
     """Step all environments that are part of the program; return the memories of new episodes, too.
 
     These are None unless the agent starts episodes itself.
     """
     starts = isinstance(lanes.agent, StartsEpisodes)
-    each = eqx.filter_vmap(step_and_reset, in_axes=(None, 0, 0, 0, 0, None, None))
+    each = eqx.filter_vmap(step_and_reset, in_axes=(None, 0, 0, 0, 0, 0, None, None))
     arguments = (lanes.env_state, choice.action, choice.env_keys, choice.reset_keys)
     starting = (lanes.agent, lanes.agent_state.initial_memory) if starts else (None, None)
-    env_state, outcome, memory = eqx.filter_vmap(each)(lanes.env, *arguments, *starting)
+    every = eqx.filter_vmap(each, in_axes=(0, 0, 0, 0, 0, None, 0, 0))
+    env_state, outcome, memory = every(lanes.env, *arguments, cut, *starting)
     return eqx.tree_at(lambda s: s.env_state, lanes, env_state), outcome, memory
 
 
-def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: VectorStep, first_memory: Any = None) -> Lanes:
-    """Store the transitions, and prepare the next time step of every environment."""
+def record(
+    lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: VectorStep, first_memory: Any = None, cut: Any = None
+) -> Lanes:
+    """Store the transitions, and prepare the next time step of every environment.
+
+    An episode that is cut counts as a rollout's end, and not as an episode.
+    """
     fresh = lanes.clock.updates == 0
+    cut = jnp.zeros((lanes.num_envs,), bool) if cut is None else cut
 
     def one(agent: Agent, state: AgentState, time_step: TimeStep, choice: Choice, outcome: VectorStep, so_far, first):
-        def single(time_step: TimeStep, choice: Choice, o: VectorStep, so_far, first):
+        def single(time_step: TimeStep, choice: Choice, o: VectorStep, so_far, cut, first):
             so_far = so_far + power(agent.discount, time_step.time) * o.reward
             transition = Transition(
                 time_step.observation,
@@ -102,12 +125,12 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: VectorStep, fir
                 o.final_observation,
                 o.final_action_mask,
                 o.terminated | (o.truncated & agent.ends_at_limit),
-                o.truncated,
+                o.truncated | cut,
                 time_step.time,
                 so_far,
                 choice.extras,
             )
-            done = o.terminated | o.truncated
+            done = o.terminated | o.truncated | cut
             following = TimeStep(
                 o.observation,
                 jnp.where(done, 0.0, o.reward),
@@ -118,18 +141,18 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: VectorStep, fir
             memory = tree_where(done, state.initial_memory if first is None else first, choice.memory)
             return transition, following, memory, jnp.where(done, 0.0, so_far)
 
-        stored, following, memory, after = jax.vmap(single)(time_step, choice, outcome, so_far, first)
+        stored, following, memory, after = jax.vmap(single)(time_step, choice, outcome, so_far, cut, first)
         done = outcome.terminated | outcome.truncated
         assert state.episodes is not None
         shown = (outcome.observation, outcome.action_mask)
         earned = (outcome.reward, stored.return_so_far, time_step.time)
-        episodes = state.episodes.add(*earned, done, *shown, agent.discount, fresh)
+        episodes = state.episodes.add(*earned, done, *shown, agent.discount, fresh, cut)
         return eqx.tree_at(lambda s: s.episodes, state, episodes), stored, following, memory, after
 
     arguments = (lanes.agent_state, lanes.time_step, choice, outcome, lanes.return_so_far, first_memory)
     state, transitions, time_step, memory, so_far = eqx.filter_vmap(one)(lanes.agent, *arguments)
     flat = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), transitions)
-    over = transitions.terminated | transitions.truncated
+    over = outcome.terminated | outcome.truncated
     return replace(
         lanes,
         agent_state=state,
@@ -139,7 +162,7 @@ def record(lanes: Lanes, spec: EnvSpec, choice: Choice, outcome: VectorStep, fir
         store=lanes.experience.add(lanes.store, flat),
         steps=lanes.steps + lanes.num_envs,
         valid=lanes.valid & _valid(flat, time_step, spec),
-        recent=lanes.recent.add(outcome.reward, transitions.return_so_far, transitions.time, over),
+        recent=lanes.recent.add(outcome.reward, transitions.return_so_far, transitions.time, over, cut[None]),
     )
 
 
@@ -157,9 +180,10 @@ def _valid(stored: Transition, following: TimeStep, spec: EnvSpec) -> Bool[Array
 
 def collect(lanes: Lanes, spec: EnvSpec, warm_up: bool) -> Lanes:
     """Take one step in every environment of every lane and store it."""
+    cut = cut_now(lanes, spec)
     lanes, choice = choose(lanes, warm_up)
-    lanes, outcome, first_memory = step_environments(lanes, choice)
-    return record(lanes, spec, choice, outcome, first_memory)
+    lanes, outcome, first_memory = step_environments(lanes, choice, cut)
+    return record(lanes, spec, choice, outcome, first_memory, cut)
 
 
 def update(lanes: Lanes) -> tuple[Lanes, dict[str, Array]]:

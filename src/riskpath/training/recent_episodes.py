@@ -34,8 +34,12 @@ class RecentEpisodes(eqx.Module):
         discounted: Float[Array, "L E"],
         time: Int[Array, "L E"],
         done: Bool[Array, "L E"],
+        cut: bool | Bool[Array, "1 E"] = False,
     ) -> "RecentEpisodes":
-        """Return the episodes after one step of all environments; `time` is that of the step, 0 for the first one."""
+        """Return the episodes after one step of all environments; `time` is that of the step, 0 for the first one.
+
+        An episode that is `cut` is forgotten.
+        """
         so_far = self.so_far + reward
         rank = jnp.cumsum(done.astype(jnp.int32), axis=1) - 1
         slot = jnp.where(done & (rank < KEPT), (self.count[:, None] + rank) % KEPT, KEPT)  # beyond the ring: dropped
@@ -44,7 +48,7 @@ class RecentEpisodes(eqx.Module):
         return RecentEpisodes(
             self.ring.at[lane, slot].set(rows, mode="drop"),
             self.count + jnp.sum(done.astype(jnp.int32), axis=1),
-            jnp.where(done, 0.0, so_far),
+            jnp.where(done | cut, 0.0, so_far),
         )
 
     def figures(self, risks: Sequence[RiskMeasure]) -> dict[str, np.ndarray]:

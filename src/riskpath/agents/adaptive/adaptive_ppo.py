@@ -103,7 +103,8 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         memory = self.begin_or_advance(state, memory, time_step, key=goal_key, mode=mode)
         seen = self._see(state, memory.context, time_step.time)
         policy, value = state.params.of(time_step.observation, time_step.action_mask, seen)
-        action, taken = take(policy, self.units(state).unit * value, time_step, key=act_key, mode=mode)
+        value = self.units(state).unit * self._possible(state, memory.context, value)
+        action, taken = take(policy, value, time_step, key=act_key, mode=mode)
         return ActorOutput(action, memory, (taken, seen, memory.context))
 
     def update(self, state: AgentState, batch: Trajectory, clock: Clock, *, key: Key) -> Updated:
@@ -115,8 +116,8 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         gains = objective.utility(context, steps.reward / units.unit, plan, units) - self._start(state, context)
 
         def following(step: Transition, after: Goal) -> Float[Array, ""]:
-            mask = step.next_action_mask
-            return state.params.of(step.next_observation, mask, self._see(state, after, step.time + 1))[1]
+            seen = self._see(state, after, step.time + 1)
+            return self._possible(state, after, state.params.of(step.next_observation, step.next_action_mask, seen)[1])
 
         later, unit = jax.vmap(jax.vmap(following))(steps, after), units.unit
         state, metrics = clipped_epochs(
@@ -145,7 +146,16 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
     def _utility(self, state: AgentState, context: Goal, observation: Any, mask: Any, time: Int[Array, ""]) -> Array:
         """Return E[u_c(Z)] = V(s, c) + u_c(0), in units."""
         _, value = state.params.of(observation, mask, self._see(state, context, time))
-        return value + self._start(state, context)
+        return self._possible(state, context, value) + self._start(state, context)
+
+    def _possible(self, state: AgentState, context: Goal, value: Float[Array, ""]) -> Float[Array, ""]:
+        """Return V(s, c) within u_c(Z) − u_c(0) of the returns to go that were seen, so that errors do not build up."""
+        if state.episodes is None:
+            return value
+        units, plan = self.units(state), state.params.plan
+        ends = jnp.stack(state.episodes.reach) / units.unit
+        least, most = self.objective.utility(context, ends, plan, units) - self._start(state, context)
+        return jnp.clip(value, least, most)
 
     def _start(self, state: AgentState, context: Goal) -> Float[Array, "*N"]:
         """Return u_c(0)."""

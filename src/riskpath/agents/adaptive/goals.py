@@ -141,6 +141,9 @@ class GoalObjective(Objective):
         """Return λ Z − (c − Z)⁺ of returns to go, all in units."""
         return self.mean_weight * returns - jnp.maximum(context.goal / units.unit - returns, 0.0)
 
+    def utility_range(self, units: Units) -> Float[Array, ""]:
+        return jnp.ones(())
+
     @property
     def mean_weight(self) -> Any:
         """Return λ, at least a small number so that the mean decides between otherwise equal actions."""

@@ -75,6 +75,10 @@ class Objective(eqx.Module):
         """Return u_x(Z) of returns to go; both in units."""
 
     @abc.abstractmethod
+    def utility_range(self, units: Units) -> Float[Array, ""]:
+        """Return about how much the utility differs between returns, in units; errors of it are relative to this."""
+
+    @abc.abstractmethod
     def estimate(
         self, context: Any, atoms: Float[Array, "N A"], probs: Float[Array, " N"], units: Units
     ) -> Float[Array, " A"]:

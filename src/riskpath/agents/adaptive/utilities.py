@@ -153,6 +153,9 @@ class UtilityObjective(Objective):
             utility = interpolate(whole, knots / units.unit, tables[context.candidate])
         return (utility + TIE * whole) / jnp.maximum(context.weight, 1e-6)
 
+    def utility_range(self, units: Units) -> Float[Array, ""]:
+        return jnp.maximum((units.high - units.low) / units.unit, 1.0)
+
     def estimate(
         self, context: Standing, atoms: Float[Array, "N A"], probs: Float[Array, " N"], units: Units
     ) -> Float[Array, " A"]:
