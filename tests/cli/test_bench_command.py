@@ -48,17 +48,13 @@ def test_the_folder_follows_from_the_options(cli, calls, tmp_path, monkeypatch, 
     assert (tmp_path / folder / "bench.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("cells", "message"),
-    [
-        ([], "interrupted before the first of 1 cells was finished"),
-        (CELLS, "interrupted: 1 cells are left; the same command continues with them"),
-    ],
-)
-def test_an_interruption_is_one_line(cli, monkeypatch, tmp_path, cells, message):
+@pytest.mark.parametrize("cells", [[], CELLS])
+def test_an_interruption_is_one_line(cli, monkeypatch, tmp_path, cells):
+    message = "interrupted: 1 cells are left; the same command continues with them"
     monkeypatch.setattr(bench_command, "run_bench", lambda **arguments: Bench(cells, ["TQL on probe grid, cvar"]))
     status, _, err = cli("bench", "suite", "--out", str(tmp_path))
     assert (status, err) == (130, f"riskpath: {message}\n")
+    assert not list(tmp_path.iterdir())  # drawing would take seconds
 
 
 @pytest.mark.parametrize(

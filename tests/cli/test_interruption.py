@@ -51,6 +51,24 @@ def test_a_signal_ends_a_program_that_does_not_hear_it(number, work, status, lin
         assert process.stdout.read() == ("" if status else "heard\n")
 
 
+ENDING = """
+import sys, types
+for name in ("riskpath", "riskpath.cli", "riskpath.cli.main"):
+    sys.modules[name] = types.ModuleType(name)
+sys.modules["riskpath.cli.main"].main = lambda: sys.exit({status})
+sys.modules["riskpath"].late = type("Late", (), {{"__del__": lambda self: print("destroyed")}})()
+import riskpath_command
+print("kept")
+riskpath_command.main()
+"""
+
+
+@pytest.mark.parametrize(("status", "out"), [(130, "kept\n"), (2, "kept\ndestroyed\n")])
+def test_an_interrupted_command_leaves_out_destructors_which_crash_while_a_program_is_compiled(status, out):
+    done = subprocess.run([sys.executable, "-c", ENDING.format(status=status)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (status, out, "")
+
+
 def test_outside_of_the_main_thread_signals_are_left_alone():
     before = signal.getsignal(signal.SIGTERM)
     with interruption.interruptible():

@@ -191,7 +191,7 @@ def rewarded() -> Any:
 def forged(path: Path) -> Path:
     """Write a policy whose program calls Python, by a number that JAX does not check."""
     target = "xla_ffi_python_cpu_callback"
-    call = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct((), np.float32), has_side_effect=True)
+    call = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct((), np.float32))
     checks = [export.DisabledSafetyCheck.custom_call(target)]
     program = export.export(jax.jit(lambda x: call(x, index=np.uint64(1))), disabled_checks=checks)(np.float32(0))
     with zipfile.ZipFile(path, "w") as archive:

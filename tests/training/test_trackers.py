@@ -1,5 +1,6 @@
 """Trackers hold what training has logged: each is tested with its own package, offline."""
 
+import resource
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -154,6 +155,19 @@ def test_tensorboard_holds_curves_hyperparameters_and_artifacts(run, tmp_path):
     assert scalars == {name: [value] for name, value in CURVES.items()}
     assert "| network.hidden | (7,) |" in text
     assert {"policy.zip", "report.html"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_disk_that_is_full_is_one_line(run, tmp_path):
+    pytest.importorskip("tensorboardX")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    tracker = rp.TensorBoard(tmp_path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(rp.RiskpathError, match=r"^TensorBoard failed: OSError: .* too large"):
+            tracker(run, NUMBERS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    tracker.close()
 
 
 @pytest.mark.filterwarnings("ignore")

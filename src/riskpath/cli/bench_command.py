@@ -55,8 +55,8 @@ def bench(
     how: dict[str, Any] = {"quick": quick, "only": only, "retries": retries, "ray": ray, "progress": True}
     result = run_bench(**options, out=folder, command=_command(options, quick), **how)
     failed = [f"{name}: {line}" for name, line in result.failed.items()]
-    if not result.cells and not failed:
-        raise KeyboardInterrupt(f"interrupted before the first of {len(result.missing)} cells was finished")
+    if left := [name for name in result.missing if only in name and name not in result.failed]:
+        raise KeyboardInterrupt(f"interrupted: {len(left)} cells are left; the same command continues with them")
     if not result.cells:
         raise RiskpathError(f"all cells failed; {failed[0]}")
     console = Console()
@@ -72,9 +72,6 @@ def bench(
     console.print(f"intervals and figures are in {', '.join(map(str, written))}", highlight=False)
     if failed:
         raise RiskpathError(f"{len(failed)} cells failed; {failed[0]}")
-    unfinished = [name for name in result.missing if only in name]
-    if unfinished:
-        raise KeyboardInterrupt(f"interrupted: {len(unfinished)} cells are left; the same command continues with them")
 
 
 def _command(options: dict[str, Any], quick: bool) -> str:

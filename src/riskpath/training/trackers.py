@@ -12,6 +12,7 @@ import abc
 import contextlib
 import dataclasses
 import importlib
+import logging
 import os
 import shutil
 import tempfile
@@ -22,10 +23,13 @@ from typing import Any
 
 from riskpath.errors import RiskpathError, did_you_mean, in_one_line, one_line
 from riskpath.extras import EXTRAS, require_extra
-from riskpath.files import as_path, disk_errors
+from riskpath.files import as_path, disk_errors, require_space
 from riskpath.training.callbacks import scalars
 from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.run import Run
+
+SPACE = 100_000
+"""The bytes that W&B must find free."""
 
 
 class Tracker(abc.ABC):
@@ -65,8 +69,18 @@ class Tracker(abc.ABC):
             finally:
                 self._end(status)
 
-    def _one_line(self) -> Any:
-        return in_one_line(f"{type(self).__name__} failed")
+    @contextlib.contextmanager
+    def _one_line(self) -> Iterator[None]:
+        """Turn an error, for example a full disk, into one line, without the pages that the packages log about it."""
+        logger = logging.getLogger("mlflow")
+        before, logging.raiseExceptions = (logger.level, logging.raiseExceptions), False  # of W&B's own log file
+        logger.setLevel(logging.CRITICAL)
+        try:
+            with in_one_line(f"{type(self).__name__} failed"):
+                yield
+        finally:
+            level, logging.raiseExceptions = before
+            logger.setLevel(level)
 
     @abc.abstractmethod
     def _describe(self, hyperparameters: dict[str, Any]) -> None:
@@ -149,7 +163,10 @@ class WeightsAndBiases(Tracker):
         if mode == "offline":
             os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         self._wandb = require_extra("wandb", "wandb", "Weights & Biases")
-        as_path(folder).mkdir(parents=True, exist_ok=True)
+        self.folder = as_path(folder)
+        with disk_errors(f"cannot write to {folder}"):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            require_space(self.folder, SPACE)
         # run-20260131_120000-x1y2z3, or offline-run-… of the same form
         before = sorted(str(path).rpartition("run-")[2] for path in Path(folder).glob("wandb/*run-*"))
         again = before[-1].partition("-")[2] if before and resume_at is not None else None
@@ -166,9 +183,11 @@ class WeightsAndBiases(Tracker):
         self.run.config.update(hyperparameters)
 
     def _log(self, values: dict[str, float], step: int) -> None:
+        require_space(self.folder, SPACE)  # another process writes, and says nothing if it cannot
         self.run.log(values, step=step, commit=True)
 
     def _attach(self, path: Path) -> None:
+        require_space(self.folder, SPACE)
         artifact = self._wandb.Artifact(path.stem, type="policy" if path.suffix == ".zip" else "report")
         artifact.add_file(str(path))
         self.run.log_artifact(artifact)
