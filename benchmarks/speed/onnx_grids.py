@@ -63,7 +63,8 @@ def compare(env: Any, policies: Any, folder: Path) -> dict[str, Any]:
     memories = (times.astype(np.int32) - 1, totals)
     theirs, ours = (one.act_batch(points, memories, np.zeros(STATES))[0] for one in both)
     losses, sizes = [], []
-    for at in np.flatnonzero(ours != theirs):
+    differ = np.flatnonzero(ours != theirs)
+    for at in differ:
         score = scores(solution, times[at], points[at], totals[at])
         losses.append(abs(float(score[ours[at]] - score[theirs[at]])))
         sizes.append(float(np.abs(score[np.isfinite(score)]).max()))
@@ -72,6 +73,7 @@ def compare(env: Any, policies: Any, folder: Path) -> dict[str, Any]:
         "states": STATES,
         "equal": int(np.sum(ours == theirs)),
         "distinct": len(np.unique(ours)),
+        "lowest price of the others": float(points[differ, 0].min()) if len(differ) else None,
         "largest loss": max(losses, default=0.0),
         "largest loss, share of the score": max((a / b for a, b in zip(losses, sizes, strict=True)), default=0.0),
     }

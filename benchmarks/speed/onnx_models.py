@@ -213,8 +213,9 @@ def main() -> None:
     options = parser.parse_args()
     versions = {"riskpath": rp.__version__, "jax": jax.__version__, "python": platform.python_version()}
     record: dict[str, Any] = {"command": "python benchmarks/speed/onnx_models.py", "machine": platform.machine()}
-    before = json.loads(options.out.read_text())["agents"] if options.out.exists() else {}
-    record |= {"versions": versions, "agents": before}
+    earlier = json.loads(options.out.read_text()) if options.out.exists() else {}
+    before = earlier.get("agents", {})
+    record = earlier | record | {"versions": versions, "agents": before}
     for name in options.agents:
         with tempfile.TemporaryDirectory() as folder:
             try:
