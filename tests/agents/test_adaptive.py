@@ -49,6 +49,11 @@ LEVELS, PROBS = (np.asarray(x) for x in cells(6))
 MEASURES = ["mean", "cvar:0.2", "0.4*mean+0.6*cvar:0.3", "wang:-0.75", "wang:0.75", "pow:-2.0", "cpw:0.71"]
 
 
+@eqx.filter_jit  # one program, not one for each operation
+def utility_of(form: Any, context: Any, z: Any, plan: Any) -> jax.Array:
+    return form.utility(context, z, plan, UNITS)
+
+
 def test_cells_are_a_partition_that_is_finer_at_both_ends():
     levels, probs = (np.asarray(x) for x in cells(32))
     assert probs.sum() == pytest.approx(1.0, abs=1e-6)
@@ -71,8 +76,8 @@ def test_the_goal_recursion_holds_for_every_return(discount):
     # min(r + γZ − c, 0) = γ min(Z − c′, 0) with c′ = (c − r)/γ: what is best after a step is what was best before it.
     form = GoalObjective(rp.CVaR(0.2))
     z, c, r = jnp.linspace(-3.0, 4.0, 29), Goal(jnp.float32(1.3)), 2.5
-    before = form.utility(c, SCALE * (r + discount * z), form.plan(), UNITS)
-    after = form.utility(form.advance(c, jnp.float32(r), discount), SCALE * z, form.plan(), UNITS)
+    before = utility_of(form, c, SCALE * (r + discount * z), form.plan())
+    after = utility_of(form, form.advance(c, jnp.float32(r), discount), SCALE * z, form.plan())
     np.testing.assert_allclose(before - TIE * SCALE * r, discount * after, atol=1e-5)
 
 
@@ -80,11 +85,11 @@ def test_the_goal_recursion_holds_for_every_return(discount):
 @pytest.mark.parametrize("risk", ["wang:-0.75", "cpw:0.71"])
 def test_the_utility_is_of_the_whole_return_at_every_step(risk, discount):
     form = UtilityObjective(as_distortion(risk))
-    atoms = jnp.sort(jax.random.normal(jax.random.key(0), (CANDIDATES, ATOMS)), axis=1)
+    atoms = jnp.asarray(np.sort(np.random.default_rng(0).normal(size=(CANDIDATES, ATOMS)).astype(np.float32), axis=1))
     plan = Laws(atoms, jnp.eye(CANDIDATES)[0], jnp.zeros(CANDIDATES), jnp.ones(()))
     z, now, r = jnp.linspace(-3.0, 4.0, 29), Standing(jnp.int32(2), jnp.float32(1.0), jnp.float32(discount**2)), 0.7
-    before = form.utility(now, SCALE * (r + discount * z), plan, UNITS)
-    after = form.utility(form.advance(now, jnp.float32(r), discount), SCALE * z, plan, UNITS)
+    before = utility_of(form, now, SCALE * (r + discount * z), plan)
+    after = utility_of(form, form.advance(now, jnp.float32(r), discount), SCALE * z, plan)
     np.testing.assert_allclose(before, discount * after, atol=1e-5)
 
 
@@ -109,8 +114,10 @@ def test_the_table_of_a_utility_is_the_slope_of_the_measure(text):
     step, laws = 1e-4, [rp.Law(atoms, np.full(ATOMS, 1 / ATOMS)) for atoms in (first, second)]
     change = (float(risk.value(rp.Law.mix(laws, [1 - step, step]))) - float(risk.value(laws[0]))) / step
     knots = jnp.linspace(-4.0, 4.0, KNOTS)
-    table = influence_table(risk, knots, jnp.asarray(first, jnp.float32), UNITS) * UNITS.unit
-    u = interpolate(jnp.asarray([first, second], jnp.float32), knots, table)
+    both = jnp.asarray([first, second], jnp.float32)
+    u = eqx.filter_jit(
+        lambda laws: interpolate(laws, knots, influence_table(risk, knots, laws[0], UNITS) * UNITS.unit)
+    )(both)
     assert float(u[1].mean() - u[0].mean()) == pytest.approx(change, rel=0.02, abs=0.01)
 
 
@@ -121,7 +128,7 @@ def test_every_measure_has_a_finite_utility_that_rises(risk, candidates):
     form = UtilityObjective(rp.parse_risk(risk))
     z, plan = jnp.linspace(-3.0, 3.0, 61), form.plan()
     assert form.candidates == candidates == plan.atoms.shape[0]
-    u = np.asarray(form.utility(form.first(plan, jnp.int32(candidates - 1)), z, plan, UNITS))
+    u = np.asarray(utility_of(form, form.first(plan, jnp.int32(candidates - 1)), z, plan))
     assert np.isfinite(u).all()
     assert (np.diff(u) > 0).all()
 
@@ -129,7 +136,7 @@ def test_every_measure_has_a_finite_utility_that_rises(risk, candidates):
 def test_candidates_for_a_floor_go_from_the_objective_to_the_measure_with_the_floor():
     form = UtilityObjective(rp.Mean(), Floor(rp.CVaR(0.1), 0.0))
     plan, z = form.plan(), jnp.linspace(-1.0, 1.0, 41)
-    rise = [np.diff(np.asarray(form.utility(form.first(plan, jnp.int32(m)), z, plan, UNITS))) for m in range(6, 12)]
+    rise = [np.diff(np.asarray(utility_of(form, form.first(plan, jnp.int32(m)), z, plan))) for m in range(6, 12)]
     curvature = [float(one.max() / one.min()) for one in rise]
     assert curvature[0] == pytest.approx(1.0, abs=1e-3)
     assert curvature == sorted(curvature)
@@ -353,13 +360,14 @@ def test_the_loss_of_continuous_actions_is_its_equation(length, terminated):
     context, after = relabelled(agent.objective, step, state.params.plan, jax.random.split(sample_key, 1)[0])
     utility = lambda z: TIE * z - max(SCALE * float(context.goal) - z, 0.0)
 
-    def output(network, following: bool, *action) -> np.ndarray:
+    @eqx.filter_jit
+    def output_of(network, following: bool, *action) -> jax.Array:
         described = agent.objective.encode(after if following else context, UNITS, jnp.zeros(()))
         now, later = both_features(network.inputs, state, part)
         assert len(later) == 1
-        return np.asarray(
-            network(later[0] if following else now, jnp.concatenate([described, *map(jnp.asarray, action)]))
-        )
+        return network(later[0] if following else now, jnp.concatenate([described, *action]))
+
+    output = lambda network, following, *action: np.asarray(output_of(network, following, *map(jnp.asarray, action)))
 
     noise = np.clip(0.3 * np.asarray(jax.random.normal(step_key, (1,))), -0.75, 0.75)
     action = np.clip(np.tanh(output(other.params.actor, True)) + noise, -1, 1).astype(np.float32)

@@ -140,7 +140,7 @@ def test_driving_steps_like_the_public_code(episode, x64):
 
 
 def test_driving_draws_its_starts_and_conditions():
-    env, keys = rp.Driving(), jax.random.split(KEY, 20_000)
+    env, keys = rp.Driving(), jax.random.split(KEY, 8_000)
     _, state = jax.device_get(jax.jit(jax.vmap(env.reset))(keys))
     x, y, speed, heading = state.car.T
     assert (x.max() < -5 * 3.47, -x.mean()) == (True, pytest.approx(17.38 + 10, abs=0.3))
