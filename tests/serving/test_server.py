@@ -88,7 +88,6 @@ def test_the_client_of_the_guide_plays_an_episode():
     policy, names = untrained(rp.IQN(network=TINY), rp.MeanReversionTrading()), {}
     with PolicyServer(policy, port=0, limits=rp.Limits(batch=1)) as server:
         exec(client.replace("127.0.0.1:8000", server.url.removeprefix("http://")), names)
-        names["connection"].close()
         assert len(server.application.policies["policy"].sessions) == 0
     names["connection"].close()
     action, memory = policy(np.array([0.1, 0.0, 1.0], np.float32))
