@@ -63,20 +63,30 @@ def test_an_interruption_while_a_log_is_cut_leaves_the_old_log(tmp_path, monkeyp
 
 
 def test_tensorboard_receives_a_scalar_for_every_lane(tmp_path, monkeypatch):
-    written: dict[str, tuple[float, int]] = {}
-    purged: list[int | None] = []
+    events: list[dict[str, Any]] = []
 
-    class SummaryWriter:
-        def __init__(self, folder: str, purge_step: int | None, **options: Any):
-            purged.append(purge_step)
+    class SessionLog(types.SimpleNamespace):
+        START = 1
 
-        def add_scalar(self, name: str, value: float, step: int) -> None:
-            written[name] = (value, step)
+    class EventsWriter:
+        flush = close = lambda self: None
 
-    monkeypatch.setitem(sys.modules, "tensorboardX", types.SimpleNamespace(SummaryWriter=SummaryWriter))
+        def __init__(self, path: str):
+            assert path == str(tmp_path / "events")
+
+        def write_event(self, event: dict[str, Any]) -> None:
+            events.append(event)
+
+    protocol = types.SimpleNamespace(Event=lambda **event: event, SessionLog=SessionLog)
+    files = types.SimpleNamespace(EventsWriter=EventsWriter, event_pb2=protocol)
+    summary = types.SimpleNamespace(scalar=lambda name, value: (name, value), text=lambda name, text: (name, text))
+    names = {"": types.SimpleNamespace(), ".event_file_writer": files, ".summary": summary}
+    for name, module in names.items():
+        monkeypatch.setitem(sys.modules, f"tensorboardX{name}", module)
     rp.TensorBoard(tmp_path)(None, NUMBERS)
+    written = {event["summary"][0]: (event["summary"][1], event["step"]) for event in events}
     rp.TensorBoard(tmp_path, resume_at=100)
-    assert purged == [None, 101]
+    assert (events[-1]["step"], events[-1]["session_log"].status) == (101, SessionLog.START)
     assert written == {
         "loss/lane_0": (0.5, 100),
         "loss/lane_1": (0.25, 100),

@@ -40,6 +40,7 @@ def test_short_rollouts_see_all_times_of_episodes_of_a_fixed_length(agent, times
     run = rp.train(learner, horizon(6), steps=6 * 10, num_envs=6)
     assert sorted(np.asarray(run.lanes.time_step.time)[0].tolist()) == times
     episodes = run.lanes.agent_state.episodes
+    assert episodes is not None
     assert (float(episodes.low[0]), float(episodes.high[0])) == (6.0, 6.0)  # an episode that was cut does not count
     assert (np.asarray(run.lanes.return_so_far) == np.asarray(run.lanes.time_step.time)).all()
 
