@@ -512,6 +512,13 @@ def test_the_squared_error_learns_the_mean_of_skewed_returns(returns, probs, wit
     assert predicted[np.argmin(loss)] == pytest.approx(mean, abs=within)
 
 
+@pytest.mark.parametrize(("low", "high", "wanted"), [(-10.0, 10.0, 10.0), (0.0, 0.5, 1.0)])
+def test_errors_of_utilities_are_relative_to_the_range_of_returns(low, high, wanted):
+    units = dataclasses.replace(UNITS, unit=jnp.float32(2.0), low=jnp.float32(low), high=jnp.float32(high))
+    assert float(UtilityObjective(rp.Wang(-0.75)).utility_range(units)) == wanted
+    assert float(GoalObjective(rp.CVaR(0.1)).utility_range(units)) == 1.0
+
+
 def test_first_goals_are_the_quantiles_of_levels_and_others_close_to_the_own_one():
     returns = np.linspace(float(UNITS.low), float(UNITS.high), 2_001)
     shortfall = lambda goal: jnp.mean(jnp.maximum(goal - jnp.asarray(returns, jnp.float32), 0.0))

@@ -1,5 +1,6 @@
 """AdaptivePPO: what a step earns, first goals, what early episodes may not ruin, and one training for all levels."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +12,7 @@ import pytest
 import riskpath as rp
 from riskpath.agents.adaptive.adaptive_ppo import OFFSETS, follow_unit, without_extremes
 from riskpath.agents.adaptive.goals import LEVELS, NEARBY, Goal, GoalObjective
-from riskpath.agents.episodes import PATH, Units
+from riskpath.agents.episodes import PATH, Units, no_episodes
 from riskpath.agents.rollout_agent import _squared
 from tests.agents.clocks import START, clock_at
 from tests.agents.test_adaptive import YEARS
@@ -45,6 +46,17 @@ def test_first_goals_are_near_the_best_ones_of_all_levels():
     assert sum(shares.values()) == 1.0
     assert shares.pop(-1) == pytest.approx(2 / 8, abs=0.03)
     np.testing.assert_allclose(list(shares.values()), 1 / 8, atol=0.03)
+
+
+def test_values_stay_within_what_the_returns_seen_allow():
+    agent = rp.AdaptivePPO("cvar:0.2", network=rp.Network(hidden=(2,)))
+    state = agent.init(rp.EnvSpec(2, (), num_states=3), key=jax.random.key(0))
+    episodes = no_episodes(jnp.zeros((1,), jnp.int32), jnp.ones((1, 2), bool))
+    seen = dataclasses.replace(episodes, unit=jnp.float32(2.0), extremes=jnp.array([-2.0, 6.0]))
+    state = dataclasses.replace(state, episodes=seen)
+    # With the goal 4, which is 2 units, the worst return of −1 unit loses 1 and the best one of 3 units gains 2.
+    bounded = lambda value: float(agent.within_reach(state, Goal(jnp.float32(4.0)), jnp.float32(value)))
+    assert [bounded(value) for value in (-5.0, 0.5, 5.0)] == pytest.approx([-1.0, 0.5, 2.0], abs=1e-3)
 
 
 def test_extreme_advantages_do_not_silence_the_others():

@@ -103,7 +103,7 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         memory = self.begin_or_advance(state, memory, time_step, key=goal_key, mode=mode)
         seen = self._see(state, memory.context, time_step.time)
         policy, value = state.params.of(time_step.observation, time_step.action_mask, seen)
-        value = self.units(state).unit * self._possible(state, memory.context, value)
+        value = self.units(state).unit * self.within_reach(state, memory.context, value)
         action, taken = take(policy, value, time_step, key=act_key, mode=mode)
         return ActorOutput(action, memory, (taken, seen, memory.context))
 
@@ -117,7 +117,9 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
 
         def following(step: Transition, after: Goal) -> Float[Array, ""]:
             seen = self._see(state, after, step.time + 1)
-            return self._possible(state, after, state.params.of(step.next_observation, step.next_action_mask, seen)[1])
+            return self.within_reach(
+                state, after, state.params.of(step.next_observation, step.next_action_mask, seen)[1]
+            )
 
         later, unit = jax.vmap(jax.vmap(following))(steps, after), units.unit
         state, metrics = clipped_epochs(
@@ -143,12 +145,7 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         plan = self.objective.refresh(state.params.plan, root, self.units(state), clock.done)
         return eqx.tree_at(lambda s: s.params.plan, state, plan)
 
-    def _utility(self, state: AgentState, context: Goal, observation: Any, mask: Any, time: Int[Array, ""]) -> Array:
-        """Return E[u_c(Z)] = V(s, c) + u_c(0), in units."""
-        _, value = state.params.of(observation, mask, self._see(state, context, time))
-        return self._possible(state, context, value) + self._start(state, context)
-
-    def _possible(self, state: AgentState, context: Goal, value: Float[Array, ""]) -> Float[Array, ""]:
+    def within_reach(self, state: AgentState, context: Goal, value: Float[Array, ""]) -> Float[Array, ""]:
         """Return V(s, c) within u_c(Z) − u_c(0) of the returns to go that were seen, so that errors do not build up."""
         if state.episodes is None:
             return value
@@ -156,6 +153,11 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         ends = jnp.stack(state.episodes.reach) / units.unit
         least, most = self.objective.utility(context, ends, plan, units) - self._start(state, context)
         return jnp.clip(value, least, most)
+
+    def _utility(self, state: AgentState, context: Goal, observation: Any, mask: Any, time: Int[Array, ""]) -> Array:
+        """Return E[u_c(Z)] = V(s, c) + u_c(0), in units."""
+        _, value = state.params.of(observation, mask, self._see(state, context, time))
+        return self.within_reach(state, context, value) + self._start(state, context)
 
     def _start(self, state: AgentState, context: Goal) -> Float[Array, "*N"]:
         """Return u_c(0)."""
