@@ -25,6 +25,7 @@ REPEATED = [
     "docs/agents/adaptive.md",  # README.md trains this agent, tests/training/test_selection.py calls the same
     "docs/concepts/exact-solvers.md",  # tests/mdp call every solver
     "docs/problems/american-put.md",  # tests/envs/test_market.py solves the same problem
+    "docs/tutorials/hedging.md",  # tests/mdp solve for every measure, tests/mdp/exact with floors
     "docs/tutorials/gymnasium.md",  # guides/gymnasium.md and guides/evaluation.md call the same
     "docs/tutorials/learn.md",  # README.md trains this agent, tests/training (selection, checkpoint) call the same
     "examples/own_agent.py",  # docs/guides/own-agent.md trains an agent, and has this one
@@ -53,11 +54,13 @@ Other guides and tutorials are trained as they are written.
 def programs(paths: Iterable[Path]) -> list[Any]:
     """Return the parameters of a test that runs files: a path, and whether it trains."""
     names = {str(path.relative_to(ROOT)): path for path in paths}
-    whole = [
-        pytest.param(path, True, id=name, marks=[pytest.mark.long] if name in (*REPEATED, *UNTRAINED) else [])
-        for name, path in names.items()
+    left_out = lambda name, trains: [pytest.mark.long] if name in (*REPEATED, *(UNTRAINED if trains else ())) else []
+    whole = [pytest.param(path, True, id=name, marks=left_out(name, True)) for name, path in names.items()]
+    return whole + [
+        pytest.param(names[name], False, id=f"{name} untrained", marks=left_out(name, False))
+        for name in UNTRAINED
+        if name in names
     ]
-    return whole + [pytest.param(names[name], False, id=f"{name} untrained") for name in UNTRAINED if name in names]
 
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

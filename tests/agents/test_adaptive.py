@@ -617,7 +617,7 @@ def test_it_reaches_what_no_policy_without_rewards_reaches_and_serves_other_leve
     optima = [rp.solve(mdp, rp.CVaR(level)).value for level in levels]
     agents = [rp.Adaptive(rp.CVaR(level), **LEARN) for level in (trained, 0.25)]
     problems = [mdp, rp.FiniteMDP.from_outcomes(ALIKE, start="now")]
-    run = rp.train(agents, problems, steps=4_000)  # two problems, one program
+    run = rp.train(agents, problems, steps=2_000)  # two problems, one program
     np.testing.assert_allclose(run.values()[:, 0], [optima[levels.index(trained)], 25.0])
     served = run.serve(*(rp.CVaR(level) for level in levels))  # by the first agent; as many lanes as the run has
     np.testing.assert_allclose(served.values()[:, 0], optima)

@@ -35,8 +35,8 @@ AGENTS: dict[str, Any] = {
     **{f"TQLContinuous {form}": rp.TQLContinuous("cvar:0.3", critic=form, **CONTINUOUS_SETTINGS) for form in FORMS},
 }
 REPEATED = (
-    *("QRDQN", "C51", "CVaRDRL", "TQL joint", "TQL trajectory"),
-    *("IQTD3", "TQLContinuous joint", "TQLContinuous trajectory"),
+    *("QRDQN", "C51", "CVaRDRL", "QRSRM", "TQL joint", "TQL trajectory"),
+    *("IQTD3", "TQLContinuous joint", "TQLContinuous trajectory", "TQLContinuous convolved"),
 )
 """Made of parts that other agents have; test_losses.py and test_atom_agents.py train them."""
 every_agent = pytest.mark.parametrize(

@@ -30,7 +30,14 @@ WEIGHT = np.array([[2, 1, 0.5], [2, 0.2, 0.5], [9, 0.2, 0.5], [9, 0.2, 0.5], [9,
 pytestmark = pytest.mark.usefixtures("unchecked")
 
 
-@pytest.mark.parametrize("name", SHIFTED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "constant cost",
+        "Servers",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("PatrolledMaze", "Driving")),
+    ],
+)
 def test_weights_are_bounded_and_unbiased(name):
     env, means = SHIFTED[name]
     first = eqx.tree_at(lambda d: d.means, cross_entropy.nothing_drawn(env.spec), jnp.array(means))
@@ -139,6 +146,7 @@ class Storm(Conditioned):
         return jnp.ones((2,), bool)
 
 
+@pytest.mark.long  # trains; its equations are asked for above
 def test_training_draws_from_the_tail_and_estimates_the_usual_cvar():
     training = rp.RolloutTraining(length=64, epochs=1, minibatches=1)
     agent = rp.CVaRPolicyGradient("cvar:0.1", cross_entropy=0.8, network=rp.Network(hidden=(4,)), training=training)

@@ -204,8 +204,14 @@ def test_cvar_drl(terminated):
     )
 
 
-@pytest.mark.parametrize("terminated", [False, True])
-@pytest.mark.parametrize("critic", [pytest.param("joint", marks=pytest.mark.long), "trajectory", "convolved"])
+@pytest.mark.parametrize(
+    ("critic", "terminated"),
+    [
+        *(("convolved", False), ("trajectory", True)),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in (("convolved", True), ("trajectory", False))),
+        *(pytest.param("joint", terminated, marks=pytest.mark.long) for terminated in (False, True)),
+    ],
+)
 def test_tql(critic, terminated):
     risk = rp.CVaR(0.3)
     agent = rp.TQL(risk, discount=0.9, critic=critic, network=NETWORK, training=TRAINING)
@@ -318,14 +324,13 @@ def test_iqtd3(twin_target, terminated):
 
 
 # The critic does not matter to the time among its inputs.
-@pytest.mark.parametrize("terminated", [False, True])
 @pytest.mark.parametrize(
-    ("critic", "time_input"),
+    ("critic", "time_input", "terminated"),
     [
-        *(("convolved", True), ("trajectory", False)),
-        pytest.param("joint", True, marks=pytest.mark.long),
-        pytest.param("trajectory", True, marks=pytest.mark.long),
-        *(pytest.param(critic, False, marks=pytest.mark.long) for critic in ("joint", "convolved")),
+        *(("convolved", True, False), ("trajectory", False, True)),
+        *(pytest.param("convolved", time_input, True, marks=pytest.mark.long) for time_input in (False, True)),
+        *(pytest.param("trajectory", time_input, False, marks=pytest.mark.long) for time_input in (False, True)),
+        *(pytest.param("joint", True, terminated, marks=pytest.mark.long) for terminated in (False, True)),
     ],
 )
 def test_tql_continuous(critic, time_input, terminated):

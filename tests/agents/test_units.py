@@ -78,8 +78,8 @@ def predictions(agent: Any, state: AgentState) -> np.ndarray:
 
 
 REPEATED = (
-    *("IQN factored", "CVaRDRL", "TQL joint", "TQL trajectory deep"),
-    *("Adaptive utility", "TQLContinuous"),
+    *("IQN factored", "IQN deep", "IQN table", "CVaRDRL", "TQL joint", "TQL trajectory deep"),
+    *("Adaptive utility", "IQTD3", "TQLContinuous"),
 )
 """Made of critics that other agents have."""
 

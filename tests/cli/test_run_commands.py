@@ -70,6 +70,7 @@ def test_train_equals_training_in_python_and_writes_it_down(cli, tmp_path, unche
     assert {"env": "RiskyGrid", "set": ["p_yellow=0.8"], **sizes}.items() <= config.items()
 
 
+@pytest.mark.long  # a run on an own environment is, below
 def test_a_gymnasium_run_is_evaluated_and_resumed(cli, tmp_path, unchecked):
     folder = tmp_path / "x"
     status, out, _ = cli(*LAKE, "--out", str(folder))
@@ -142,6 +143,7 @@ def test_an_interrupted_run_is_saved_and_continued(number, background, cli, tmp_
     assert logged_steps(tmp_path) == sorted(set(logged_steps(tmp_path)))
 
 
+@pytest.mark.long  # an interrupted run is continued above
 def test_a_killed_run_is_continued_from_its_last_checkpoint_without_double_lines(cli, tmp_path, unchecked):
     """Kill a real process between two checkpoints; the result is that of an uninterrupted run, bit for bit."""
     folder, steps = tmp_path / "x", 4_000
@@ -193,7 +195,9 @@ def test_resume_keeps_the_checkpoint_intervals_and_accepts_others(cli, tmp_path,
     assert made == [(7.0, 30, True), (7.0, 30, False), (9.0, 20, False)]
 
 
-@pytest.mark.parametrize(("name", "field"), [("Lake-v0", "prize=2.0"), ("Grid", "p_yellow=0.5")])
+@pytest.mark.parametrize(
+    ("name", "field"), [("Lake-v0", "prize=2.0"), pytest.param("Grid", "p_yellow=0.5", marks=pytest.mark.long)]
+)
 def test_a_run_on_an_own_environment_is_evaluated_and_resumed(cli, own_module, tmp_path, unchecked, name, field):
     env, folder = f"{own_module}:{name}", str(tmp_path / "x")
     assert cli("train", "--env", env, "--set", field, "--risk", "cvar:0.2", *TINY, "--out", folder)[0] == 0

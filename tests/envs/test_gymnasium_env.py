@@ -17,6 +17,8 @@ from .problems import MASKED, SMALL
 IDS = [f"riskpath/{name}-v0" for name in envs.BY_NAME]
 WALLED = ("riskpath/AutonomousVehicle-v0", "riskpath/GuardedMaze-v0")
 """Not every action is available at the start, and the checker draws actions without the mask."""
+KINDS = ("riskpath/RiskyGrid-v0", "riskpath/RiskyMountainCar-v0", "riskpath/MeanReversionTrading-v0")
+"""Of each kind of observation and action one."""
 FINITE = ["riskpath/RiskyGrid-v0", "riskpath/ThreeState-v0"]
 RIGHT, DOWN = 0, 1
 
@@ -32,7 +34,9 @@ def episode(env: gymnasium.Env, actions: list[int], seed: int | None = None) -> 
 
 
 @pytest.mark.filterwarnings("ignore:.*A Box observation space m.*infinity")  # cars and queues have no bounds
-@pytest.mark.parametrize("name", [name for name in IDS if name not in WALLED])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in KINDS else pytest.mark.long) for name in IDS if name not in WALLED]
+)
 def test_gymnasiums_own_checker_passes(name):
     check_env(gymnasium.make(name, **SMALL.get(name, {})).unwrapped)
 

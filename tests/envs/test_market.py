@@ -155,7 +155,7 @@ def two_trades(start: float, penalty: float) -> float:
     ("env", "value", "slack"),
     [
         (rp.MeanReversionTrading(steps=2, trades=5, start_price=1.6, penalty=0.05), two_trades(1.6, 0.05), 0.005),
-        (rp.OptionHedging(steps=2, hedges=5), -0.00713, 0.0006),
+        pytest.param(rp.OptionHedging(steps=2, hedges=5), -0.00713, 0.0006, marks=pytest.mark.long),
     ],
 )
 def test_the_mean_of_the_grid_problem(env, value, slack):

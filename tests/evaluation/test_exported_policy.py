@@ -30,10 +30,13 @@ POLICIES = {
 }
 
 
-# The tables of a history have the names of states and actions, too.
+BRIEFLY = ("features, rewards", "history")
+"""The tables of a history have the names of states and actions, too."""
+
+
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(name, marks=pytest.mark.long if name == "tables" else []) for name in POLICIES],
+    params=[pytest.param(name, marks=[] if name in BRIEFLY else pytest.mark.long) for name in POLICIES],
 )
 def pair(request, tmp_path_factory):
     """A policy, what was exported of it, the file, and observations."""
@@ -166,6 +169,7 @@ def test_many_threads_may_call_a_policy():
     np.testing.assert_array_equal([found[i] for i in range(40)], expected)
 
 
+@pytest.mark.long  # tests/evaluation/test_table_policy.py draws from a randomised one
 def test_a_mixture_draws_a_member_for_each_episode():
     policy = untrained(rp.Adaptive("wang:0.75", network=TINY), MAZE_ENV)
     assert isinstance(policy.agent, rp.Adaptive)

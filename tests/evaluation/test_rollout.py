@@ -55,6 +55,7 @@ def same(one: module.Returns, other: module.Returns) -> bool:
     return exact and np.allclose(one[1], other[1], rtol=1e-6, atol=0.0)
 
 
+@pytest.mark.long  # repeats roll-outs in many sizes
 @pytest.mark.parametrize(("size", "pieces"), [(4, [4, 4]), pytest.param(1, [1] * 7, marks=pytest.mark.long)])
 def test_the_size_of_the_pieces_does_not_change_the_episodes(size, pieces, whole, monkeypatch):
     sizes = record_pieces(monkeypatch)

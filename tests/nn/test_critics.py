@@ -32,8 +32,10 @@ def tokens(spec: EnvSpec, length: int, seed: int = 0) -> tuple[jax.Array, jax.Ar
     return jnp.asarray(obs, kind), jnp.asarray(rng.integers(3, size=length), jnp.int32)
 
 
-@pytest.mark.parametrize("model", ["gru", "lstm", "transformer"])
-@pytest.mark.parametrize(("spec", "length"), [(NUMBERED, 4), (NUMBERED, 20), (VECTORS, 4)])  # 20: as a loop
+@pytest.mark.parametrize(
+    ("spec", "length", "model"),  # 20: as a loop
+    [(VECTORS, 4, "gru"), (NUMBERED, 20, "gru"), (NUMBERED, 20, "lstm"), (NUMBERED, 20, "transformer")],
+)
 def test_features_of_a_history(spec, length, model):
     encoder = ObservationEncoder(spec, False, None, key=jax.random.key(0))
     history = eqx.filter_jit(HistoryEncoder(encoder, 8, model, key=jax.random.key(1)))
@@ -218,7 +220,8 @@ FAST = rp.Training(
 )
 
 
-@pytest.mark.parametrize("window", [2, pytest.param(None, marks=pytest.mark.long)])
+@pytest.mark.long  # histories that acting sees are compared below
+@pytest.mark.parametrize("window", [2, None])
 def test_a_rolling_window_is_all_that_a_policy_remembers(window, unchecked):
     network = rp.Network(hidden=(16,), history_size=8, window=window)
     # Warming up is enough: test_host_loop.py and test_checkpoint.py learn with windows.

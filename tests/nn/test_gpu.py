@@ -64,14 +64,19 @@ def outputs_and_gradients(sizes: Sizes) -> Any:
     ("sizes", "kernel"),
     [
         (Sizes(), True),
-        (Sizes(192, 128, 64, 1), True),
-        (Sizes(actions=8), True),
         (Sizes(width=48), False),
-        (Sizes(levels=12), False),
-        (Sizes(levels=8), False),
-        (Sizes(batch=10), False),
-        (Sizes(batch=256), False),
-        (Sizes(actions=9), False),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (
+                (Sizes(192, 128, 64, 1), True),
+                (Sizes(actions=8), True),
+                (Sizes(levels=12), False),
+                (Sizes(levels=8), False),
+                (Sizes(batch=10), False),
+                (Sizes(batch=256), False),
+                (Sizes(actions=9), False),
+            )
+        ),
     ],
 )
 def test_sizes_that_have_kernels(sizes: Sizes, kernel: bool, with_kernels: None):
@@ -124,8 +129,8 @@ def layer_and_gradients(inputs: int, width: int, batch: int) -> Any:
 @pytest.mark.parametrize(
     ("inputs", "width", "batch", "kernel"),
     [
-        *((16, 64, 16, True), (5, 192, 32, True), (32, 256, 128, True)),
-        *((33, 64, 16, False), (16, 48, 16, False), (16, 64, 10, False)),
+        *((5, 192, 32, True), (33, 64, 16, False), (16, 48, 16, False), (16, 64, 10, False)),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in ((16, 64, 16, True), (32, 256, 128, True))),
     ],
 )
 def test_layers_that_have_kernels(inputs: int, width: int, batch: int, kernel: bool, with_kernels: None):
@@ -194,6 +199,7 @@ def test_the_quantile_loss_and_its_gradient(online: int, target: int, weighted: 
     np.testing.assert_allclose(ours[1], plain[1], atol=1e-6)
 
 
+@pytest.mark.long  # its parts are compared above
 def test_an_update_is_the_same(with_kernels: None):
     training = rp.Training(
         batch_size=16, num_quantiles=16, num_target_quantiles=16, num_action_quantiles=16, buffer_size=50

@@ -205,9 +205,8 @@ class Signal(gymnasium.Env):
         return self.obs, float(action == self.right), True, False, {}
 
 
-@pytest.mark.parametrize(
-    "image", [pytest.param(True, id="image", marks=pytest.mark.long), pytest.param(False, id="normalised")]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("image", [True, False], ids=["image", "normalised"])
 def test_what_is_sensed_is_learned_used_and_kept(image, tmp_path, unchecked):
     network = rp.Network(hidden=(16,), normalize_observations=not image)
     agent = rp.IQN(rp.Mean(), discount=1.0, network=network, training=SMALL)

@@ -43,9 +43,9 @@ def test_combinations_that_differ_in_numbers_share_a_program(over, sizes):
     assert [len(group) for group in plan(over, env="RiskyGrid").groups()] == sizes
 
 
-@pytest.mark.parametrize("seeds", [1, 2, 5])
-@pytest.mark.parametrize("width", [1, 2, 3, 7, 100])
-@pytest.mark.parametrize("devices", [1, 2, 8])
+@pytest.mark.parametrize("seeds", [1, 5])
+@pytest.mark.parametrize("width", [1, 3, 100])
+@pytest.mark.parametrize("devices", [1, 2])
 def test_every_lane_is_in_one_block_which_does_not_depend_on_the_devices(seeds, width, devices):
     def blocks(cell: SweepCell) -> list[list[Any]]:
         lanes, size = cell.lanes(), len(cell.lanes()) // cell.blocks

@@ -95,7 +95,7 @@ def saved(runs, tmp_path, unchecked) -> Path:
 
 
 # With a history, with several candidates, and with continuous actions; the states of the others have similar parts.
-SHORT = ("TQL", "Adaptive", "IQTD3")
+SHORT = ("Adaptive",)
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,9 @@ def test_both_loops_give_the_same_bits(agent, env, envs, unchecked):
 @pytest.mark.parametrize(
     ("agent", "env", "seeds"),
     [
-        (LIGHT, lambda: Echo(spaces.Discrete(4, start=1), spaces.Discrete(3, start=5)), 2),
+        pytest.param(
+            *(LIGHT, lambda: Echo(spaces.Discrete(4, start=1), spaces.Discrete(3, start=5)), 2), marks=pytest.mark.long
+        ),
         (LIGHT, lambda: Echo(spaces.Dict({"x": spaces.Box(0.0, 1.0, (3,), np.float32)}), masked=True), 1),
         pytest.param(AGENT, lambda: Echo(masked=True), 2, marks=pytest.mark.long),
         (LIGHT, lambda: Echo(action_space=spaces.Box(-3.0, 1.0, (2,), np.float32)), 2),
@@ -310,6 +312,7 @@ def test_what_cannot_work_is_refused_in_one_line(agent, env, message, unchecked)
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.long  # tests/training/test_train.py has several settings in one program
 def test_settings_have_their_own_environments(unchecked):
     agents = [rp.IQN(rp.CVaR(level), **NUMBERED) for level in (0.5, 1.0)]
     run = rp.train(agents, [lambda: Echo(length=3, masked=True), lambda: Still(np.ones(3))], steps=50)
@@ -340,7 +343,7 @@ def test_an_object_that_cannot_be_made_again_serves_one_lane_and_stays_open(unch
     assert env.reset(seed=0)[0].shape == (3,)
 
 
-def test_a_vector_environment_is_trained_on_but_not_evaluated_in(unchecked):
+def test_a_vector_environment_is_trained_on_but_not_evaluated_in(unchecked, untrained):
     row = SyncVectorEnv([Echo] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
     run = rp.train(AGENT, row, steps=60, seeds=2)
     assert np.isfinite(run.estimates()).all()

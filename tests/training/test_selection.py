@@ -158,6 +158,7 @@ def test_the_law_of_a_mixture_is_the_mixture_of_laws(run):
     assert returns.mean() == pytest.approx(law.mean, abs=5 * law.std / 2_000**0.5 + 1e-3)
 
 
+@pytest.mark.long  # tests/agents/test_adaptive.py serves other levels as well
 def test_one_training_serves_every_level(run):
     other = run.serve("cvar:0.1", rp.CVaR(0.9))
     assert [str(agent.risk) for agent in other.agents] == ["cvar:0.1", "cvar:0.9"]
@@ -180,6 +181,7 @@ def test_the_frontier_has_a_row_for_each_level_beside_the_exact_one(run):
     assert found.values.shape == found.means.shape == (2, 2)
 
 
+@pytest.mark.long  # the frontier is asked for above
 def test_a_report_shows_the_frontier_of_an_agent_that_serves_several_levels(run, monkeypatch):
     # Here, because the test before has the programs.
     monkeypatch.setattr(served_levels, "LEVELS", (0.1, 1.0))
@@ -214,6 +216,7 @@ def test_which_measures_a_trained_critic_serves(trained, other, serves):
     assert can_serve(rp.Adaptive(trained), rp.parse_risk(other)) is serves
 
 
+@pytest.mark.long  # tests/agents/test_adaptive.py does, too
 def test_a_run_of_several_levels_serves_others_by_its_first_one(run):
     # Two settings of one seed are as many lanes as two seeds of one setting: the same programs train and play them.
     both = rp.train([rp.Adaptive(f"cvar:{level}", **TINY) for level in (0.25, 0.5)], "RiskyGrid", steps=100)

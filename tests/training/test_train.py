@@ -33,7 +33,9 @@ def horizon(steps: int) -> rp.FiniteMDP:
     return rp.FiniteMDP.from_outcomes({("s", "stay"): [(1.0, 1.0, "s")]}, "s", horizon=steps)
 
 
-@pytest.mark.parametrize(("agent", "times"), [("PPO", [0, 1, 2, 3, 4, 5]), ("ReturnCapping", [4] * 6)])
+@pytest.mark.parametrize(
+    ("agent", "times"), [("PPO", [0, 1, 2, 3, 4, 5]), pytest.param("ReturnCapping", [4] * 6, marks=pytest.mark.long)]
+)
 def test_short_rollouts_see_all_times_of_episodes_of_a_fixed_length(agent, times):
     training = rp.RolloutTraining(length=2, epochs=1, minibatches=1)
     learner = getattr(rp, agent)(network=rp.Network(hidden=(2,)), training=training, discount=1.0)
@@ -122,12 +124,12 @@ def test_settings_and_problems_are_trained_by_one_program(monkeypatch, unchecked
 @pytest.mark.parametrize(
     ("num_envs", "train_freq", "learning_starts", "interval"),
     [
-        (1, 4, 0, 5),
-        (12, 2, 0, 3),
         (8, 2, 40, 6),
         *(
             pytest.param(*case, marks=pytest.mark.long)
             for case in (
+                (1, 4, 0, 5),
+                (12, 2, 0, 3),
                 (1, 1, 40, 20),
                 (4, 1, 0, 20),
                 (4, 2, 40, 20),
@@ -306,9 +308,10 @@ def learned(name: str, problem: rp.ThreeState = BET, steps: int = 3_000) -> rp.R
 
 # A table of the trajectory critic learns exact values in tests/nn/test_critics.py, and the convolved critic is asked
 # for known values above.
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
-    ["TQL joint", *(pytest.param(f"TQL {critic}", marks=pytest.mark.long) for critic in ("trajectory", "convolved"))],
+    ["TQL joint", "TQL trajectory", "TQL convolved"],
 )
 def test_tql_learns_to_bet_twice(name, unchecked):
     run = learned(name, steps=3_000 if name == "TQL joint" else 6_000)

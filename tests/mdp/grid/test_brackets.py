@@ -188,6 +188,7 @@ def test_cvar_of_trading_is_bracketed():
     assert other.lower == pytest.approx(expected, abs=4 * other.lower_error + 0.01)
 
 
+@pytest.mark.long  # trading, above, has the same bounds
 def test_cvar_of_a_put_is_bracketed():
     mean, found = brackets(rp.AmericanPut(steps=3), 0.25, 0.06, 512)
     assert mean.lower == pytest.approx(0.20703, abs=5e-4)  # waiting is best: a European put on a price of exp(−0.2)
