@@ -118,6 +118,7 @@ def check_levels(levels: Any) -> list[float]:
     if isinstance(listed, str) or not isinstance(listed, Sequence | np.ndarray) or len(listed) == 0:
         raise RiskpathError(f"levels must be numbers in (0, 1], got {short_repr(levels)}")
     for level in listed:
-        if isinstance(level, bool) or not isinstance(level, int | float | np.integer | np.floating) or not 0 < level <= 1:
+        number = isinstance(level, int | float | np.integer | np.floating) and not isinstance(level, bool)
+        if not number or not 0 < level <= 1:
             raise RiskpathError(f"a CVaR level must be in (0, 1], got {short_repr(level)}")
     return sorted({float(level) for level in listed})
