@@ -114,11 +114,11 @@ def finite_frontier(
 
 def check_levels(levels: Any) -> list[float]:
     """Return CVaR levels as a list of floats, or refuse them."""
-    listed = [levels] if isinstance(levels, Real) else levels
+    listed: Any = [levels] if isinstance(levels, Real) else levels
     if isinstance(listed, str) or not isinstance(listed, Sequence | np.ndarray) or len(listed) == 0:
         raise RiskpathError(f"levels must be numbers in (0, 1], got {short_repr(levels)}")
     for level in listed:
-        number = isinstance(level, int | float | np.integer | np.floating) and not isinstance(level, bool)
-        if not number or not 0 < level <= 1:
+        known = isinstance(level, Real) and not isinstance(level, bool)
+        if not known or not 0 < level <= 1:
             raise RiskpathError(f"a CVaR level must be in (0, 1], got {short_repr(level)}")
     return sorted({float(level) for level in listed})
