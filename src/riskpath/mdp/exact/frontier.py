@@ -118,7 +118,10 @@ def check_levels(levels: Any) -> list[float]:
     if isinstance(listed, str) or not isinstance(listed, Sequence | np.ndarray) or len(listed) == 0:
         raise RiskpathError(f"levels must be numbers in (0, 1], got {short_repr(levels)}")
     for level in listed:
-        known = isinstance(level, Real) and not isinstance(level, bool)
-        if not known or not 0 < level <= 1:
+        if isinstance(level, bool) or not isinstance(level, Real) or not _in_range(level):
             raise RiskpathError(f"a CVaR level must be in (0, 1], got {short_repr(level)}")
     return sorted({float(level) for level in listed})
+
+
+def _in_range(level: Any) -> bool:
+    return 0 < level <= 1
