@@ -116,7 +116,8 @@ def test_only_outputs_that_are_returns_follow_the_unit():
         np.testing.assert_allclose(outputs(moved, [0.1, 0.2]), factor * outputs(critic, [0.1, 0.2]), rtol=1e-5)
 
 
-@pytest.mark.parametrize("make", [pytest.param(rp.QRDQN, marks=pytest.mark.long), rp.C51])
+@pytest.mark.long  # their losses are their equations, above
+@pytest.mark.parametrize("make", [rp.QRDQN, rp.C51])
 def test_they_learn_the_best_policy_for_the_mean(make, unchecked):
     sizes = {"learning_starts": 200, "batch_size": 16, "target_update_interval": 20, "learning_rate": 3e-3}
     parts = {"training": rp.Training(**sizes), "exploration": rp.EpsilonGreedy(final_eps=0.2)}

@@ -122,8 +122,10 @@ def test_a_target_is_cut_where_an_episode_was_left_unfinished():
     assert as_numbers(ahead) == pytest.approx((1, 2.0, 1 / 4))
 
 
-@pytest.mark.parametrize("heads", [(), (2,)], ids=["one head", "two heads"])
-@pytest.mark.parametrize("discount", [1.0, 0.9])
+@pytest.mark.parametrize(
+    ("discount", "heads"),
+    [(0.9, ()), (1.0, (2,)), *(pytest.param(*case, marks=pytest.mark.long) for case in ((1.0, ()), (0.9, (2,))))],
+)
 def test_random_segments_are_followed_as_in_the_transcription(discount, heads):
     rng, count, length = np.random.default_rng(0), 300, 5
     best = rng.integers(2, size=(count, length, *heads))

@@ -123,7 +123,13 @@ def test_patrolled_maze_draws_its_conditions():
     assert (np.asarray(fixed.cost) == 2.0).all()
 
 
-@pytest.mark.parametrize("episode", RECORDED["driving"], ids=["follow", "brakes", "ahead", "off the road"])
+@pytest.mark.parametrize(
+    "episode",
+    [
+        pytest.param(episode, id=name, marks=[] if name in ("follow", "off the road") else pytest.mark.long)
+        for episode, name in zip(RECORDED["driving"], ("follow", "brakes", "ahead", "off the road"), strict=True)
+    ],
+)
 def test_driving_steps_like_the_public_code(episode, x64):
     """In double precision, as the public code: in single precision 60 steps move the cars apart by 3 mm."""
     env = rp.Driving()

@@ -86,7 +86,7 @@ COVERED = [
     pytest.param(5, 200, 0.0, "cvar:0.25", 1 - 3 * np.log(4 / 3), id="no effect, CVaR"),
     pytest.param(20, 100, 0.0, "cvar:0.1", 1 - 9 * np.log(10 / 9), id="no effect, small tail", marks=LONG),
     pytest.param(1, 400, 0.0, "mean", 1.0, id="one seed"),
-    pytest.param(20, 50, 0.5, "mean", 1.0, id="effect, 20 seeds"),
+    pytest.param(20, 50, 0.5, "mean", 1.0, id="effect, 20 seeds", marks=LONG),
     pytest.param(20, 100, 0.5, "cvar:0.25", 1 - 3 * np.log(4 / 3), id="effect, 20 seeds, CVaR", marks=LONG),
     pytest.param(4, 100, 0.5, "mean", 1.0, id="effect, 4 seeds"),
 ]

@@ -190,9 +190,8 @@ def test_a_table_of_iqn_learns_exact_values(unchecked):
 
 
 # Networks of the two other critics learn known values in tests/training/test_train.py.
-@pytest.mark.parametrize(
-    "critic", ["trajectory", *(pytest.param(critic, marks=pytest.mark.long) for critic in ("joint", "convolved"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("critic", ["trajectory", "joint", "convolved"])
 def test_a_table_of_tql_learns_exact_values(critic, unchecked):
     policy = learned(rp.TQL, critic=critic)
     assert policy.estimate("s0") == pytest.approx({"risky": worth("risky", "risky"), "safe": -10.0}, abs=2.5)

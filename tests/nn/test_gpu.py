@@ -98,7 +98,7 @@ def test_quantiles_and_their_gradients_are_those_of_plain_jax(sizes: Sizes, with
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("width", "levels"), [(192, 64), (40, 16)])
+@pytest.mark.parametrize(("width", "levels"), [(192, 64), pytest.param(40, 16, marks=pytest.mark.long)])
 def test_the_mean_embedding_and_its_gradient(width: int, levels: int, with_kernels: None):
     cosines, taus = embeddings(width, levels)
     x = jax.random.normal(jax.random.key(1), (width,))
@@ -180,8 +180,13 @@ def test_other_activations_have_no_kernel(with_kernels: None):
     assert "pallas_call" not in str(jax.make_jaxpr(kernels.over_batch(mlp))(jnp.ones((16, 16))))
 
 
-@pytest.mark.parametrize(("online", "target"), [(32, 128), (12, 16)])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("online", "target", "weighted"),
+    [
+        *((32, 128, True), (12, 16, False)),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in ((32, 128, False), (12, 16, True))),
+    ],
+)
 def test_the_quantile_loss_and_its_gradient(online: int, target: int, weighted: bool, with_kernels: None):
     keys = jax.random.split(jax.random.key(1), 3)
     predicted, targets = jax.random.normal(keys[0], (3, online)), jax.random.normal(keys[1], (3, target))

@@ -204,6 +204,7 @@ def test_cvar_of_a_put_is_bracketed():
     assert found.touched["return"] == {"share": 0, "value": 0}
 
 
+@pytest.mark.long  # trading, above, has the same bounds
 def test_a_continuous_problem_is_bracketed_and_its_policy_sees_the_return_so_far():
     solution = rp.solve(normal_sum(), "cvar:0.8", episodes=2048, tolerance=0.99, time_limit=1)
     assert solution.upper_kind == "information relaxation"

@@ -66,7 +66,13 @@ def lottery_mdp(discount: float = 1.0) -> rp.FiniteMDP:
     return rp.FiniteMDP.from_outcomes(outcomes, start=(0, 2), discount=discount)
 
 
-@pytest.mark.parametrize("risk", ["cvar:0.05", "cvar:0.25", "cvar:0.6", "mean", "cvar:1", "0.5*mean+0.5*cvar:0.2"])
+@pytest.mark.parametrize(
+    "risk",
+    [
+        *("cvar:0.25", "0.5*mean+0.5*cvar:0.2"),
+        *(pytest.param(risk, marks=pytest.mark.long) for risk in ("cvar:0.05", "cvar:0.6", "mean", "cvar:1")),
+    ],
+)
 def test_a_grid_that_loses_nothing_gives_the_exact_value(risk):
     exact = rp.solve(lottery_mdp(), risk)
     solution = rp.solve(lottery(), risk, episodes=4000)
@@ -99,6 +105,7 @@ def test_rounding_up_bounds_the_optimum_where_rewards_have_no_common_unit():
     assert solution.value == pytest.approx(exact, abs=0.05)
 
 
+@pytest.mark.long
 def test_utility_iteration_finds_the_best_known_value():
     exact = rp.solve(lottery_mdp(), "pow:-2").value
     solution = rp.solve(lottery(), "pow:-2", episodes=50_000)
