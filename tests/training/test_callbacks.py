@@ -98,6 +98,7 @@ def test_tensorboard_receives_a_scalar_for_every_lane(tmp_path, monkeypatch):
 
 
 def test_without_tensorboardx_one_line_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    for module in ("tensorboardX", "tensorboardX.event_file_writer"):  # another test may have imported both
+        monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(rp.RiskpathError, match="tensorboardX: pip install"):
         rp.TensorBoard(tmp_path)
