@@ -109,4 +109,4 @@ def best_above_floor(
             both = np.array([share, 1.0 - share])
             tried.append((objective.value(both), floored.value(both), both @ candidates[list(pair)]))
     good = [one for one in tried if one[1] >= least - 1e-9 * max(1.0, abs(least))]
-    return max(good, key=lambda one: one[0])[2] if good else max(tried, key=lambda one: one[1])[2]
+    return max(good, key=lambda one: one[0])[2] if good else max(tried, key=lambda one: one[1::-1])[2]
