@@ -4,9 +4,9 @@
     python benchmarks/learning/learned_floors.py --problems RiskyGrid       only this one
     python benchmarks/learning/learned_floors.py --draw                     only the figure, from stored results
 
-Every agent is trained once for the mean with a floor; this training serves all floors. The controls are Adaptive for the
-mean without a floor, and IQN for CVaR 0.1, with the same budget. Policies are evaluated exactly. A floor is *reached* if
-mean and CVaR are both at most 2 % of the extent of the frontier worse than those of the exact best policy above the
+Every agent is trained once for the mean with a floor; this training serves all floors. The controls are Adaptive for
+the mean without a floor, and IQN for CVaR 0.1, with the same budget. Policies are evaluated exactly. A floor is
+*reached* if the mean is at most 2 % of the extent of the frontier below the best one, and CVaR at most 2 % below the
 floor; the extent is the distance between the policy with the best mean and the safest one, in each coordinate.
 Results go to benchmarks/results/learned_floors.json after every agent.
 """

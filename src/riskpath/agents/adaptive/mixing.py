@@ -99,8 +99,10 @@ def best_above_floor(
     Where none of them reaches it, return the weights that come closest.
     """
     values, reached = (np.array([float(measure.value(one)) for one in returns]) for measure in (risk, floor))
-    kept = [m for m in range(len(returns)) if not np.any((values > values[m]) & (reached > reached[m]))]
-    candidates = np.eye(len(returns))
+    candidates, order = np.eye(len(returns)), np.arange(len(returns))
+    no_worse = [(values >= values[m]) & (reached >= reached[m]) for m in order]
+    better = [(values > values[m]) | (reached > reached[m]) | (order < m) for m in order]  # of equal ones the first
+    kept = [m for m in order if not np.any(no_worse[m] & better[m])]
     tried = [(values[m], reached[m], candidates[m]) for m in kept]
     above, below = ([m for m in kept if (reached[m] >= least) == reaches] for reaches in (True, False))
     for pair in ((a, b) for a in above for b in below):
