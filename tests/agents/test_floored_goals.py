@@ -35,7 +35,7 @@ def form_of(risk: str, measure: str, floor: float = 0.0) -> FlooredGoals:
 @eqx.filter_jit  # one program, not one for each operation
 def expected(form: FlooredGoals, context: FlooredGoal, atoms: Any) -> jax.Array:
     """Return the expected utility of every row of equally likely returns, in units."""
-    return jnp.mean(form.utility(context, atoms / UNIT, None, UNITS), axis=-1)  # pyright: ignore[reportArgumentType]
+    return jnp.mean(form.utility(context, atoms / UNIT, form.plan(), UNITS), axis=-1)
 
 
 @pytest.mark.parametrize(("risk", "measure"), PAIRS)
