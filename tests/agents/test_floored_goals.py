@@ -87,7 +87,7 @@ def test_training_does_not_depend_on_the_floor():
         state = agent.init(spec, key=jax.random.key(0))
         duals = jnp.arange(8.0) if floor < 0 else -jnp.arange(8.0)
         state = eqx.tree_at(lambda s: s.params.plan.duals, state, duals)
-        starts.append(eqx.filter_jit(jax.vmap(agent.training_start, (None, 0)))(state, draws))
+        starts.append(eqx.filter_vmap(agent.training_start, in_axes=(None, 0))(state, draws))
     np.testing.assert_array_equal(starts[0].share, starts[1].share)
     np.testing.assert_array_equal(starts[0].goal, starts[1].goal)
     assert set(np.asarray(starts[0].share).tolist()) == set(range(len(SHARES)))

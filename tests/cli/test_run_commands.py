@@ -75,7 +75,7 @@ def test_train_equals_training_in_python_and_writes_it_down(cli, tmp_path, unche
 
 def test_the_measure_with_the_floor_is_printed_as_well():
     returns = np.random.default_rng(0).normal(size=(1, 2, 400))
-    rows = _figures(Evaluation(returns, returns, [rp.Mean()]), 0, None, None, rp.CVaR(0.1))
+    rows = _figures(Evaluation(returns, returns, [rp.Mean()], 1.0), 0, None, None, rp.CVaR(0.1))
     assert [row["figure"] for row in rows if row["return"] == "discounted"] == ["mean", "cvar:0.1"]
     tail = next(row["value"] for row in rows if row["figure"] == "cvar:0.1")
     assert tail.low < np.mean([rp.CVaR(0.1).value(one) for one in returns[0]]) < tail.high
