@@ -103,7 +103,7 @@ def test_the_best_draw_of_many_candidates_is_found():
         [0.1],
         [0.45],
     ]
-    sample, floor, line = MixtureSample(rp.CVaR(0.2), returns), -0.7, np.linspace(0.0, 1.0, 21)
+    sample, floor, line = MixtureSample(rp.CVaR(0.2), returns), -0.7, np.linspace(0.0, 1.0, 51)
     tried = [(1 - s) * np.eye(6)[a] + s * np.eye(6)[b] for a in range(6) for b in range(a) for s in line]
     best = max(weights @ returns.mean(axis=1) for weights in tried if sample.value(weights) >= floor)
     weights = best_above_floor(rp.Mean(), returns, rp.CVaR(0.2), floor)

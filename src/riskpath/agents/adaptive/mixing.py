@@ -13,6 +13,8 @@ from riskpath.risk.measures import DistortionMeasure, RiskMeasure
 
 SHARES = np.linspace(0.0, 1.0, 21)[1:-1]
 """The weights of another candidate that are tried."""
+DRAWS = np.linspace(0.0, 1.0, 51)[1:-1]
+"""The same for a floor, where a larger weight than needed costs in proportion."""
 CLEARLY = 0.003
 """The smallest gain of a mixture, as a fraction of the scale of the returns."""
 ROUNDS = 5
@@ -107,7 +109,7 @@ def best_above_floor(
     above, below = ([m for m in kept if (reached[m] >= least) == reaches] for reaches in (True, False))
     for pair in ((a, b) for a in above for b in below):
         objective, floored = (MixtureSample(measure, returns[list(pair)]) for measure in (risk, floor))
-        for share in SHARES:
+        for share in DRAWS:
             both = np.array([share, 1.0 - share])
             tried.append((objective.value(both), floored.value(both), both @ candidates[list(pair)]))
     good = [one for one in tried if one[1] >= least - 1e-9 * max(1.0, abs(least))]
