@@ -1,12 +1,14 @@
 """Goals with a floor: the objective of the best mean whose CVaR, or mixture with CVaR, reaches a floor; and vice versa.
 
-With the objective β and the measure ρ that has the floor x, candidates maximise the Lagrangian at several shares s, which
-gives an upper bound:
+With the objective β and the measure ρ that has the floor x, candidates maximise the Lagrangian at several shares s,
+which gives an upper bound:
 
     L_s = max_π (1 − s) β + s ρ,     best β with ρ ≥ x ≤ min_s (L_s − s x)/(1 − s)
 
-The bound need not be attained, because CVaR is convex in draws: the best draw is between two policies of one goal, which
-need not be the best goal of its share. So goals near it are candidates, too. The larger s, the safer the policy. If β is the mean and ρ a CVaR (or their mixtures, with one CVaR between the two),
+The bound need not be attained, because CVaR is convex in draws: the best draw is between two policies of one goal,
+which need not be the best goal of its share. So goals near it are candidates, too. The larger s, the safer the policy.
+
+If β is the mean and ρ a CVaR (or their mixtures, with one CVaR between the two),
 then (1 − s) β + s ρ = (1 − w) E[Z] + w CVaR_η, where w depends on s. That is a problem of goals (`goals.py`):
 
     L_s = max_b { w b + E[(1 − w) Z − w/η (b − Z)⁺] } = max_b { w b + (1 − w + w/η) E[u_{s,b}(Z)] },
