@@ -68,7 +68,7 @@ def test_the_best_draw_above_a_floor(floor, sure):
     # A sure 1, or 0 and 6 with probability 1/2 each: the worst fifth of a draw that takes the sure 1 with probability p
     # is 0 up to p = 0.6 and grows to 1. A candidate that is worse in both has no part.
     returns = np.stack([np.ones(2_000), RNG.permutation(np.repeat([0.0, 6.0], 1_000)), np.zeros(2_000)])
-    weights = best_above_floor(rp.Mean(), rp.CVaR(0.2), floor, returns)
+    weights = best_above_floor(rp.Mean(), returns, rp.CVaR(0.2), floor)
     assert weights[2] == 0.0
     reached = MixtureSample(rp.CVaR(0.2), returns).value(weights)
     assert weights[0] == pytest.approx(sure, abs=1e-6)

@@ -15,6 +15,9 @@ import numpy as np
 import pytest
 
 import riskpath as rp
+from riskpath.cli.run_commands import _figures
+from riskpath.evaluation.evaluation import Evaluation
+from riskpath.report.gather_record import gather
 from tests.cli.conftest import NETWORK, TINY, TRAINING
 from tests.cli.test_environments import own_module as own_module  # a fixture
 
@@ -68,6 +71,32 @@ def test_train_equals_training_in_python_and_writes_it_down(cli, tmp_path, unche
     assert {"head": "table", "hidden": [64], "window": None}.items() <= config["fields"]["network"].items()
     sizes = {"agent": "IQN", "steps": 80, "seeds": 2, "num_envs": 1, "seed": 3}
     assert {"env": "RiskyGrid", "set": ["p_yellow=0.8"], **sizes}.items() <= config.items()
+
+
+def test_the_measure_with_the_floor_is_printed_as_well():
+    returns = np.random.default_rng(0).normal(size=(1, 2, 400))
+    rows = _figures(Evaluation(returns, returns, [rp.Mean()], 1.0), 0, None, None, rp.CVaR(0.1))
+    assert [row["figure"] for row in rows if row["return"] == "discounted"] == ["mean", "cvar:0.1"]
+    tail = next(row["value"] for row in rows if row["figure"] == "cvar:0.1")
+    assert tail.low < np.mean([rp.CVaR(0.1).value(one) for one in returns[0]]) < tail.high
+
+
+@pytest.mark.long  # tests/agents has floors
+def test_a_run_with_a_floor_serves_others_and_shows_them_in_its_report(cli, tmp_path, unchecked):
+    folder, sizes = str(tmp_path / "x"), ("--agent.batch-size", "4", "--agent.num-quantiles", "4", "--steps", "300")
+    options = ("--agent", "adaptive", "--env", "RiskyGrid", "--risk", "mean", "--subject-to", "cvar:0.1=75")
+    assert (
+        cli("train", *options, *sizes, "--agent.hidden", "8", "--agent.learning-starts", "40", "--out", folder)[0] == 0
+    )
+    _, out, _ = cli("evaluate", folder, "--floor", "79", "--episodes", "50", "--json")
+    assert "cvar:0.1" in {row["figure"] for row in json.loads(out)["figures"]}
+    assert "mean with cvar:0.1 ≥ 75" in cli("evaluate", folder, "--episodes", "50")[1]
+    _, out, _ = cli("frontier", folder, "--floors", "79", "75", "--episodes", "50")
+    assert "best mean" in out
+    record = gather(rp.load(tmp_path / "x" / "run"))
+    assert record.floors is not None
+    assert 75.0 in record.floors.floors
+    assert len(record.floors.values) == len(record.floors.floors) == len(record.floors.best_means or ())
 
 
 @pytest.mark.long  # a run on an own environment is, below

@@ -5,6 +5,7 @@ import numpy as np
 from riskpath.report.run_record import (
     BenchRecord,
     CurveRecord,
+    FloorsRecord,
     FrontierRecord,
     GridPath,
     GridRecord,
@@ -64,6 +65,7 @@ def setting_record(seed: int = 0, risk: str = "cvar:0.1", seeds: int = 8, points
 def run_record(title: str, seed: int = 0, **fields) -> RunRecord:
     """Return a run."""
     frontier = FrontierRecord([0.1, 1.0], [[70.0, 72.0], [200.0, 210.0]], [[100.0, 99.0], [200.0, 210.0]])
+    floors = FloorsRecord("cvar:0.1", 5.0, [0.0, 5.0], [[1.0, 0.0], [6.0, 5.0]], [[9.0, 8.0], [7.0, 6.0]])
     return RunRecord(
         **{
             "title": title,
@@ -75,6 +77,7 @@ def run_record(title: str, seed: int = 0, **fields) -> RunRecord:
             "finished": True,
             "settings": [setting_record(seed)],
             "frontier": frontier,
+            "floors": floors if seed == 2 else None,
             "about": {"riskpath": "0.3.0", "python": "3.12"},
             **fields,
         }

@@ -128,7 +128,7 @@ def test_copies_of_one_policy_do_not_crowd_a_better_one_out():
 )
 def test_the_number_of_held_out_episodes_follows_from_the_training(steps, wanted, on_host, expected):
     spec = SimpleNamespace(max_episode_steps=9)
-    assert episodes_of(fake_run(steps=steps, spec=spec, sources=[0] * on_host), 9, wanted) == expected
+    assert episodes_of(fake_run(steps=steps, spec=spec, sources=[0] * on_host), 26, wanted) == expected
 
 
 def test_a_saved_run_goes_on_as_if_no_candidate_had_been_chosen(run, tmp_path):

@@ -13,7 +13,7 @@ import numpy as np
 import tyro
 from rich.console import Console
 
-from riskpath.agents.abilities import can_serve
+from riskpath.agents.abilities import Population, can_serve
 from riskpath.cli.config_file import assignments, write_options
 from riskpath.cli.environments import ENVIRONMENTS, make_environment
 from riskpath.cli.interruption import last_words
@@ -121,13 +121,20 @@ def evaluate(
         sample = found.evaluate(episodes, seed=seed, env=environment)
         exact = found.exact_laws() if environment is None else None
     episodes = sample.returns.shape[-1]
-    rows = [row for setting in range(len(found.agents)) for row in _figures(sample, setting, measure, exact)]
+    floors = [agent.floor if isinstance(agent, Population) else None for agent in found.agents]
+    floored = [None if one is None else one.measure for one in floors]
+    rows = [row for number, one in enumerate(floored) for row in _figures(sample, number, measure, exact, one)]
     if json:
         figures = [{**dataclasses.asdict(row.pop("value")), **row} for row in rows]
         record = {"run": str(run), "steps": found.steps, "seeds": found.seeds, "episodes": episodes}
         print_json({**record, "figures": figures})
     else:
-        policies = ", ".join(dict.fromkeys(str(agent.risk) for agent in found.agents))
+        policies = ", ".join(
+            dict.fromkeys(
+                str(agent.risk) if floor is None else f"{agent.risk} with {floor.measure} ≥ {floor.least:g}"
+                for agent, floor in zip(found.agents, floors, strict=True)
+            )
+        )
         title = (
             f"{episodes:,} episodes of each of {seeds_in_words(found.seeds)} after {found.steps:,} steps, "
             f"policies for {policies}, 95% intervals"
@@ -287,9 +294,16 @@ def _where(run: RunState, folder: Path | None) -> str:
 
 
 def _figures(
-    sample: Evaluation, setting: int, measure: RiskMeasure | None, exact: list[list[Law]] | None
+    sample: Evaluation,
+    setting: int,
+    measure: RiskMeasure | None,
+    exact: list[list[Law]] | None,
+    floored: RiskMeasure | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the rows about one setting: each figure with its interval, or exact where the distribution is known."""
+    """Return the rows about one setting: each figure with its interval, or exact where the distribution is known.
+
+    `floored` is the measure that has a floor.
+    """
     risk = measure or sample.risks[setting]
     which = {"setting": setting} if len(sample.risks) > 1 else {}
     undiscounted = (sample.discounts or [1.0] * len(sample.risks))[setting] == 1
@@ -297,6 +311,9 @@ def _figures(
     for name, discounted in (("undiscounted", False), ("discounted", True)):
         figures = {"mean": sample.mean(discounted)[setting], str(risk): sample.risk(measure, discounted)[setting]}
         functions: dict[str, Callable[[Law], float]] = {"mean": lambda law: law.mean, str(risk): risk.value}
+        if floored is not None:
+            figures[str(floored)] = sample.risk(floored, discounted)[setting]
+            functions[str(floored)] = floored.value
         if not discounted:
             for level, value in zip(QUANTILES, sample.quantiles(QUANTILES)[setting], strict=True):
                 figures[f"{level:.0%} quantile"] = value

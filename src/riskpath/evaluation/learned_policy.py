@@ -160,8 +160,8 @@ class LearnedPolicy:
         """The candidates that are played and their probabilities."""
         if not isinstance(self.agent, Population):
             return {0: 1.0}
-        weights = self.agent.weights(self.state)
-        return {m: float(w) for m, w in enumerate(np.asarray(weights)) if w > 0}
+        weights = np.asarray(self.agent.weights(self.state), np.float64)
+        return {m: float(w) for m, w in enumerate(weights / weights.sum()) if w > 0}  # single precision does not add up
 
     def override_action(self, memory: PolicyMemory, action: Any) -> PolicyMemory:
         """Return the memory for the case that another action was taken than the policy's own.

@@ -92,6 +92,19 @@ function frontierChart(run) {
     { explained: `For every level the CVaR and the mean of its policy, ${intervals ? "from sampled episodes; CVaR: mean over seeds with its 95 % interval" : run.seeds > 1 ? "exact; medians over seeds and, of CVaR, their range" : "exact"}.` });
 }
 
+// What floors cost: the mean against the measure with the floor, of the policies of one training.
+function floorsChart(run) {
+  const { risk, trained, floors, values, means, best_values: best, best_means: bestMeans } = run.floors, colour = colours([run.agent])[0];
+  const seeds = run.seeds < 2 ? [] : values[0].map((_, seed) => ({ points: floors.map((_, i) => [values[i][seed], means[i][seed]]), colour, width: 0.8, opacity: 0.45, faint: true }));
+  const series = [
+    ...(best ? [{ label: "best mean, exact", colour: "var(--exact)", points: best.map((value, i) => [value, bestMeans[i]]), width: 1.4 }] : []),
+    ...seeds,
+    { label: "learned", colour, points: floors.map((_, i) => [median(values[i]), median(means[i])]), kind: "points" },
+  ];
+  return chart("Floors: what each of them costs", { xLabel: `${risk} of the return`, yLabel: "mean return", series, marks: [{ axis: "x", value: trained, label: `trained floor ${number(trained)}`, colour: DATA.grey }] },
+    { explained: `The policies for ${floors.length} floors, from one training${run.seeds > 1 ? "; medians over seeds, thin: each seed" : ""}.` });
+}
+
 function profileChart(bench) {
   const tints = colours(bench.profiles.map(({ label }) => label));
   return chart("Performance profiles", {
@@ -120,5 +133,6 @@ function runFigures(run) {
     if (setting.grid) place.append(gridFigure(setting.grid, run.seeds, name));
   }
   if (run.frontier) place.append(frontierChart(run));
+  if (run.floors) place.append(floorsChart(run));
   return place;
 }

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from riskpath.agents.abilities import Quantiles
+from riskpath.agents.abilities import Population, Quantiles
 from riskpath.envs.finite import FiniteEnvironment
 from riskpath.evaluation.bootstrap import Interval
 from riskpath.evaluation.evaluation import setting_labels
@@ -32,6 +32,7 @@ from riskpath.report.run_record import (
     TrainingRecord,
     Triple,
 )
+from riskpath.report.served_floors import floors_of
 from riskpath.report.served_levels import frontier_of
 from riskpath.report.walks import grid_of
 from riskpath.risk.measures import Mean
@@ -71,7 +72,8 @@ def gather(
     settings = []
     for number, one in enumerate(run.agents):
         laws, exact = found.laws[number], found.exact is not None
-        optimum, why = find_optimum(run.environments[number], one.risk, exact, lookup)
+        floored = isinstance(one, Population) and one.floor is not None  # the optimum without it says little
+        optimum, why = (None, "") if floored else find_optimum(run.environments[number], one.risk, exact, lookup)
         notes += [line for line in (note, why) if line and line not in notes]
         settings.append(
             SettingRecord(
@@ -95,7 +97,7 @@ def gather(
                 hyperparameters=flat_settings(one),
             )
         )
-    frontier, note = frontier_of(run)
+    (frontier, note), (floors, other_note) = frontier_of(run), floors_of(run)
     return RunRecord(
         title=title or f"{agent} on {name}",
         agent=agent,
@@ -106,8 +108,9 @@ def gather(
         finished=run.finished,
         settings=settings,
         frontier=frontier,
+        floors=floors,
         about={**facts(run), **(about or {})},
-        notes=[*notes, *([note] if note else [])],
+        notes=[*notes, *filter(None, (note, other_note))],
     )
 
 

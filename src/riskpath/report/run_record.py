@@ -152,6 +152,25 @@ class FrontierRecord:
 
 
 @dataclass(frozen=True)
+class FloorsRecord:
+    """Mean and risk of policies for several floors, all of one training."""
+
+    risk: str
+    """The measure that has the floors."""
+    trained: float
+    """The floor of the training."""
+    floors: list[float]
+    values: list[list[float]]
+    """The measure of every floor's policy: [floors, seeds]."""
+    means: list[list[float]]
+    """Its mean."""
+    best_values: list[float] | None = None
+    """The measure of the best policies that reach the floors, where they are known."""
+    best_means: list[float] | None = None
+    """Their means."""
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """A run."""
 
@@ -168,6 +187,8 @@ class RunRecord:
     settings: list[SettingRecord]
     frontier: FrontierRecord | None = None
     """The frontier, if the agent serves several levels."""
+    floors: FloorsRecord | None = None
+    """Its counterpart, if the agent was trained for a floor."""
     about: dict[str, str] = field(default_factory=dict)
     """Parameters of the environment, versions, device and time."""
     notes: list[str] = field(default_factory=list)

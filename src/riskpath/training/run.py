@@ -35,7 +35,7 @@ from riskpath.training.progress import counting
 from riskpath.training.recording import stored_episodes
 from riskpath.training.run_state import RunState
 from riskpath.training.sampling import episodes_for, sample_returns
-from riskpath.training.selection import select_candidates, serve
+from riskpath.training.selection import select_candidates, serve, weights_above_floors, with_weights
 from riskpath.validation import given, require_counts, require_whole
 
 
@@ -83,14 +83,18 @@ class Run(RunState):
             floor: Another floor, for an agent that was trained with `subject_to`.
             setting: The setting whose networks serve them.
         """
+        run = self._serve(risks, floor, setting)
+        with counting("comparing candidates", "blocks of episodes") as progress:
+            run.lanes = select_candidates(run, progress if run.sources else None)
+        return run
+
+    def _serve(self, risks: Sequence[RiskMeasure | str], floor: float | None, setting: int) -> "Run":
+        """Return the run of `serve` before its candidates are compared."""
         self._lane(0, setting)
         agents, lanes = serve(self, [parse_risk(risk) for risk in risks], floor, setting)
         repeat = lambda listed: [listed[setting]] * len(agents) if listed else []
         sources, environments = repeat(self.sources), repeat(self.environments)
-        run = Run(agents, environments, self.seeds, lanes, sources=sources, first_seed=self.first_seed)
-        with counting("comparing candidates", "blocks of episodes") as progress:
-            run.lanes = select_candidates(run, progress if run.sources else None)
-        return run
+        return Run(agents, environments, self.seeds, lanes, sources=sources, first_seed=self.first_seed)
 
     def policy(
         self,
@@ -248,7 +252,11 @@ class Run(RunState):
         if not listed:
             raise RiskpathError("floors must be at least one number, got none")
         agent, env = self.agents[0], self.environments[0]
-        found = [self.serve(floor=floor).measure(episodes, seed) for floor in listed]
+        served = self._serve([], listed[0], 0)
+        with counting("comparing candidates", "blocks of episodes") as progress:
+            chosen = weights_above_floors(served, listed, progress if self.sources else None)
+        lanes = [with_weights(served.lanes, weights) for weights in chosen]
+        found = [replace(served, lanes=one).measure(episodes, seed) for one in lanes]
         assert isinstance(agent, Population)  # others are refused by `serve`
         risk, exact = agent.floor.measure, None
         if isinstance(env, FiniteEnvironment) and isinstance(agent.risk, Mean):

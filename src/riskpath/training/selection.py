@@ -6,7 +6,7 @@ best mixture, is kept (`agents/adaptive/elimination.py`, `mixing.py`). Training 
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -27,6 +27,8 @@ from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.run_state import RunState
 from riskpath.training.sampling import Progress, sample_returns
 
+Player = Callable[[Int[np.ndarray, " L"], int], Float[np.ndarray, "L N"]]
+"""Returns a block of returns for each lane, given the candidate that it plays and a seed."""
 SHARE, SHARE_ON_HOST = 2.0, 0.25
 """Environment steps of the selection relative to those of training, at most: in an environment that is part of the
 program, where playing takes a fraction of the time of learning, and in one that the host steps."""
@@ -42,38 +44,68 @@ def select_candidates(run: RunState, progress: Progress | None = None) -> Lanes:
     agent, lanes = run.agents[0], run.lanes
     if not isinstance(agent, Population):
         return lanes
+    if agent.floor is not None:
+        return with_weights(lanes, weights_above_floors(run, [agent.floor.least], progress)[0])
     candidates, wanted = agent.population()
-    playable = not isinstance(run.environments[0], LoggedEnvironment)
-    compared = playable and candidates > 1  # on data alone, the critic is trusted
-    episodes = episodes_of(run, candidates, wanted) if compared else 0
-    preferred = np.asarray(eqx.filter_vmap(lambda agent, state: agent.preferred(state))(lanes.agent, lanes.agent_state))
+    episodes = _held_out(run, candidates, wanted, blocks_of_selection(candidates))
+    preferred = _preferred(lanes)
     if not episodes:
         return _play(lanes, candidates, preferred)
     risks = [one.risk for one in run.agents for _ in range(run.seeds)]
-    floors = [one.floor for one in run.agents if isinstance(one, Population) for _ in range(run.seeds)]
-    played, blocks = itertools.count(1), candidates if floors[0] else blocks_of_selection(candidates)
+    play = _player(run, candidates, episodes, blocks_of_selection(candidates), progress)
+    best, returns = eliminate(risks, candidates, preferred, play)
+    chosen = zip(risks, returns, best.tolist(), strict=True)
+    return with_weights(lanes, np.stack([best_mixture(*one) for one in chosen]))
+
+
+def weights_above_floors(
+    run: RunState, floors: Sequence[float], progress: Progress | None = None
+) -> list[Float[np.ndarray, "L M"]]:
+    """Return for each floor the weights of the best draw that reaches it; the candidates play once for all floors."""
+    agent = run.agents[0]
+    assert isinstance(agent, Population)
+    candidates, wanted = agent.population()
+    episodes = _held_out(run, candidates, wanted, candidates)
+    if not episodes:
+        served = lambda floor: run.lanes if floor == agent.floor.least else serve(run, [], floor)[1]
+        return [np.eye(candidates)[_preferred(served(floor))] for floor in floors]
+    play, measure = _player(run, candidates, episodes, candidates, progress), agent.floor.measure
+    risks = [one.risk for one in run.agents for _ in range(run.seeds)]
+    returns = np.stack([play(np.full(len(risks), candidate), HELD_OUT) for candidate in range(candidates)], axis=1)
+    of_lanes = lambda floor: [best_above_floor(*lane, measure, floor) for lane in zip(risks, returns, strict=True)]
+    return [np.stack(of_lanes(floor)) for floor in floors]
+
+
+def _held_out(run: RunState, candidates: int, wanted: int | None, blocks: int) -> int:
+    """Return the number of held-out episodes in a block; 0 where nothing is compared."""
+    playable = not isinstance(run.environments[0], LoggedEnvironment)  # on data alone, the critic is trusted
+    return episodes_of(run, blocks, wanted) if playable and candidates > 1 else 0
+
+
+def _preferred(lanes: Lanes) -> Int[np.ndarray, " L"]:
+    """Return the candidate of every lane that its networks think best."""
+    return np.asarray(eqx.filter_vmap(lambda agent, state: agent.preferred(state))(lanes.agent, lanes.agent_state))
+
+
+def _player(run: RunState, candidates: int, episodes: int, blocks: int, progress: Progress | None) -> Player:
+    """Return the function that plays a block of episodes with one candidate in every lane."""
+    played = itertools.count(1)
 
     def play(candidate: Int[np.ndarray, " L"], seed: int) -> Float[np.ndarray, "L N"]:
-        returns = sample_returns(run, _play(lanes, candidates, candidate), episodes, seed)[1]
+        returns = sample_returns(run, _play(run.lanes, candidates, candidate), episodes, seed)[1]
         if progress is not None:
             progress(next(played), blocks)
         return returns
 
-    if floors[0]:
-        returns = np.stack([play(np.full(len(risks), candidate), HELD_OUT) for candidate in range(candidates)], axis=1)
-        chosen = zip(risks, floors, returns, strict=True)
-        return _with_weights(lanes, np.stack([best_above_floor(b, f.measure, f.least, z) for b, f, z in chosen]))
-    best, returns = eliminate(risks, candidates, preferred, play)
-    chosen = zip(risks, returns, best.tolist(), strict=True)
-    return _with_weights(lanes, np.stack([best_mixture(*one) for one in chosen]))
+    return play
 
 
-def episodes_of(run: RunState, candidates: int, wanted: int | None) -> int:
-    """Return the number of episodes in a block: `wanted`, by default a fraction of the training steps."""
+def episodes_of(run: RunState, blocks: int, wanted: int | None) -> int:
+    """Return the number of episodes in each of all blocks: `wanted`, by default a fraction of the training steps."""
     if wanted is not None:
         return wanted
     length = run.spec.max_episode_steps or 1_000
-    share, blocks = SHARE_ON_HOST if run.sources else SHARE, blocks_of_selection(candidates)
+    share = SHARE_ON_HOST if run.sources else SHARE
     allowed = min(MOST, int(share * run.steps / (blocks * length)))
     if allowed >= FEWEST:
         return allowed
@@ -83,10 +115,11 @@ def episodes_of(run: RunState, candidates: int, wanted: int | None) -> int:
 
 def _play(lanes: Lanes, candidates: int, candidate: Int[np.ndarray, " L"]) -> Lanes:
     """Return lanes that play one candidate each."""
-    return _with_weights(lanes, np.eye(candidates)[candidate])
+    return with_weights(lanes, np.eye(candidates)[candidate])
 
 
-def _with_weights(lanes: Lanes, weights: Float[np.ndarray, "L M"]) -> Lanes:
+def with_weights(lanes: Lanes, weights: Float[np.ndarray, "L M"]) -> Lanes:
+    """Return lanes whose episodes start with these probabilities of the candidates."""
     state = _set_weights(lanes.agent, lanes.agent_state, jax.device_put(weights.astype(np.float32)))
     return eqx.tree_at(lambda s: s.agent_state, lanes, state)
 

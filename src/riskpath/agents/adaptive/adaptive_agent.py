@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 
 from riskpath.agents.abilities import Quantiles
 from riskpath.agents.adaptive.context_agent import ContextAgent, Memory, clock_of, extend
+from riskpath.agents.adaptive.floored_goals import FlooredGoals, serves_floor
 from riskpath.agents.adaptive.goals import GoalObjective, serves
 from riskpath.agents.adaptive.objective import Objective
 from riskpath.agents.adaptive.return_critic import cell_quantiles, cells, within_cells
@@ -59,18 +60,25 @@ class AdaptiveAgent(ContextAgent, ReplayAgent, Quantiles):
 
     @property
     def objective(self) -> Objective:
-        """Return the goal objective for mean, CVaR and their mixtures without a floor, else the utility objective."""
-        goals = serves(self.risk) and self.floor is None
-        return GoalObjective(self.risk) if goals else UtilityObjective(self.risk, self.floor)
+        """Return an objective of goals for mean, CVaR and their mixtures, else the utility objective."""
+        if (floor := self.floor) is not None and serves_floor(self.risk, floor.measure):
+            return FlooredGoals(self.risk, floor)
+        goals = serves(self.risk) and floor is None
+        return GoalObjective(self.risk) if goals else UtilityObjective(self.risk, floor)
 
     def units(self, state: AgentState) -> Units:
         """Return the unit of the critic and the range of all returns so far."""
         return Units.of(state.episodes, 1.0 / scales(self.training, state)[0])
 
     def training_start(self, state: AgentState, draws: Float[Array, "2"]) -> Any:
-        """Return a context drawn by the objective half of the time, else that of the preferred candidate."""
+        """Return a context drawn by the objective half of the time, else that of the preferred candidate.
+
+        With a floor it is always drawn, because which candidate is preferred depends on the floor.
+        """
         plan, objective = state.params.plan, self.objective
         drawn = objective.explore(plan, self.units(state), draws[1])
+        if self.floor is not None:
+            return drawn
         own = objective.first(plan, objective.preferred(plan))
         return jax.tree.map(lambda a, b: jnp.where(draws[0] < 0.5, a, b), drawn, own)
 

@@ -27,7 +27,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from riskpath.agents.adaptive.context_agent import ContextAgent, Memory, clock_of
-from riskpath.agents.adaptive.goals import Goal, GoalObjective, serves
+from riskpath.agents.adaptive.floored_goals import FlooredGoals, serves_floor
+from riskpath.agents.adaptive.goals import GoalObjective, serves
 from riskpath.agents.agent import ActorOutput, AgentState, Mode, Updated
 from riskpath.agents.clock import Clock
 from riskpath.agents.episodes import Units
@@ -46,6 +47,8 @@ BEYOND = 0.5
 """How far goals reach beyond the latest returns, in units."""
 OFFSETS = (0.0, *(sign / part for part in (32, 16, 8, 4, 2) for sign in (-1, 1)))
 """First goals that are compared after training, in units from the critic's own; it is less exact than `Adaptive`'s."""
+FLOOR_OFFSETS = (0.0, -0.125, 0.125, -0.5, 0.5)
+"""The same for every share of a floor."""
 EXTREME = 8.0
 """The factor on the mean absolute advantage at which advantages are clipped, twice."""
 
@@ -63,13 +66,17 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
     def __check_init__(self):
         if not serves(self.risk):
             raise RiskpathError(f"AdaptivePPO maximises mean, CVaR and their mixtures; use Adaptive for {self.risk}")
-        if self.floor is not None:
-            raise RiskpathError("AdaptivePPO has no floor: leave subject_to out, or use Adaptive")
+        if self.floor is not None and not serves_floor(self.risk, self.floor.measure):
+            both = f"{self.risk} with a floor under {self.floor.measure}"
+            raise RiskpathError(f"AdaptivePPO takes one CVaR in objective and floor together: use Adaptive for {both}")
         if self.network.window:
             raise RiskpathError("AdaptivePPO has no history: leave network.window out")
 
     @property
-    def objective(self) -> GoalObjective:
+    def objective(self) -> Any:
+        """Return the objective of goals, or of goals with a floor."""
+        if self.floor is not None:
+            return FlooredGoals(self.risk, self.floor, FLOOR_OFFSETS)
         return GoalObjective(self.risk, OFFSETS)
 
     def units(self, state: AgentState) -> Units:
@@ -83,7 +90,7 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         high = jnp.where(known, jnp.max(episodes.ring) + BEYOND * unit, units.high)
         return dataclasses.replace(units, low=low, high=high)
 
-    def training_start(self, state: AgentState, draws: Float[Array, "2"]) -> Goal:
+    def training_start(self, state: AgentState, draws: Float[Array, "2"]) -> Any:
         """Return a useful goal half of the time, else one near the best one of a level."""
         plan, units, objective = state.params.plan, self.units(state), self.objective
         drawn = objective.explore(plan, units, draws[1])
@@ -92,9 +99,10 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
         """Return fresh networks; the memory is the goal."""
-        plan, size = self.objective.plan(), self.objective.context_size
+        objective = self.objective
+        plan, size = objective.plan(), objective.context_size
         params = ContextPolicy(self.network, spec, size, self.training.log_std, plan, key=key)
-        first = Memory(self.objective.first(plan, jnp.zeros((), jnp.int32)), ())
+        first = Memory(objective.first(plan, jnp.zeros((), jnp.int32)), ())
         return AgentState(params, (), self.training.optimiser.init(params), first)
 
     def act(self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:
@@ -115,7 +123,7 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         after = objective.advance(context, steps.reward, self.discount)
         gains = objective.utility(context, steps.reward / units.unit, plan, units) - self._start(state, context)
 
-        def following(step: Transition, after: Goal) -> Float[Array, ""]:
+        def following(step: Transition, after: Any) -> Float[Array, ""]:
             seen = self._see(state, after, step.time + 1)
             return self.within_reach(
                 state, after, state.params.of(step.next_observation, step.next_action_mask, seen)[1]
@@ -138,14 +146,14 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         episodes, zero = state.episodes, jnp.zeros((), jnp.int32)
         assert episodes is not None
 
-        def root(context: Goal) -> tuple[Any, Float[Array, ""]]:
+        def root(context: Any) -> tuple[Any, Float[Array, ""]]:
             start = lambda observation, mask: self._utility(state, context, observation, mask, zero)
             return (), jnp.mean(jax.vmap(start)(episodes.first_observation, episodes.first_action_mask))
 
         plan = self.objective.refresh(state.params.plan, root, self.units(state), clock.done)
         return eqx.tree_at(lambda s: s.params.plan, state, plan)
 
-    def within_reach(self, state: AgentState, context: Goal, value: Float[Array, ""]) -> Float[Array, ""]:
+    def within_reach(self, state: AgentState, context: Any, value: Float[Array, ""]) -> Float[Array, ""]:
         """Return V(s, c) within u_c(Z) − u_c(0) of the returns to go that were seen, so that errors do not build up."""
         if state.episodes is None:
             return value
@@ -154,17 +162,17 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         least, most = self.objective.utility(context, ends, plan, units) - self._start(state, context)
         return jnp.clip(value, least, most)
 
-    def _utility(self, state: AgentState, context: Goal, observation: Any, mask: Any, time: Int[Array, ""]) -> Array:
+    def _utility(self, state: AgentState, context: Any, observation: Any, mask: Any, time: Int[Array, ""]) -> Array:
         """Return E[u_c(Z)] = V(s, c) + u_c(0), in units."""
         _, value = state.params.of(observation, mask, self._see(state, context, time))
         return self.within_reach(state, context, value) + self._start(state, context)
 
-    def _start(self, state: AgentState, context: Goal) -> Float[Array, "*N"]:
+    def _start(self, state: AgentState, context: Any) -> Float[Array, "*N"]:
         """Return u_c(0)."""
         nothing = jnp.zeros_like(context.goal)
         return self.objective.utility(context, nothing, state.params.plan, self.units(state))
 
-    def _see(self, state: AgentState, context: Goal, time: Int[Array, ""]) -> Seen:
+    def _see(self, state: AgentState, context: Any, time: Int[Array, ""]) -> Seen:
         return Seen(self.encode(state, context, time), clock_of(state, time))
 
 

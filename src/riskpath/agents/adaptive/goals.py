@@ -107,35 +107,27 @@ class GoalObjective(Objective):
 
     def explore(self, plan: Goals, units: Units, draw: Float[Array, ""]) -> Goal:
         """Return the first goal of a training episode, one of the useful ones, from a uniform draw."""
-        low, high = _useful(plan, units)
+        low, high = useful(plan.levels, units)
         return Goal(low + (high - low) * draw)
 
     def near(self, plan: Goals, units: Units, draws: Float[Array, "2"]) -> Goal:
         """Return a goal near the best first goal of one of `LEVELS`, or of the measure, twice as often."""
         best = jnp.concatenate([plan.first[:1], plan.first[:1], plan.levels])
         chosen = best[jnp.floor(len(best) * draws[0]).astype(jnp.int32)]
-        return Goal(chosen + NEARBY * units.unit * _normal(jnp.clip(draws[1], 1e-6, 1.0 - 1e-6)))
+        return Goal(chosen + NEARBY * units.unit * normal(draws[1]))
 
     def advance(self, context: Goal, reward: Float[Array, "*G"], discount: Any) -> Goal:
-        return Goal((context.goal - reward) / discount)
+        return Goal(advance_goal(context.goal, reward, discount))
 
     def encode(self, context: Goal, units: Units, expected: Float[Array, ""]) -> Float[Array, " F"]:
-        """Return the features of a goal, also relative to what is still expected."""
-        x, centred = context.goal / units.unit, (context.goal - expected) / units.unit
-        return jnp.concatenate([encode_number(centred, NEAR), encode_number(x, NEAR), encode_number(x, FAR)])
+        return encode_goal(context.goal, units, expected)
 
     def relabel(
         self, step: Transition, count: int, plan: Goals, units: Units, discount: Any, *, key: Key
     ) -> tuple[Goal, Goal]:
         """Return contexts with which a stored step may have been taken, and those after it."""
-        u, kind, near = jax.random.uniform(key, (3, count), minval=1e-6)  # above 0, whose normal is infinite
-        u = (jnp.arange(count, dtype=jnp.float32) + u) / count
-        low, high = _useful(plan, units)
-        own = plan.first[0] + NEARBY * units.unit * _normal(near)
-        wide = units.low + (units.high - units.low) * u
-        b = jnp.where(kind < WIDE, wide, jnp.where(kind < WIDE + OWN, own, low + (high - low) * u))
-        following = (b - step.return_so_far) / power(discount, step.time + 1)
-        return Goal(step.reward + discount * following), Goal(following)
+        now, following = goals_at(step, draw_goals(plan.first[0], plan.levels, units, count, key=key), discount)
+        return Goal(now), Goal(following)
 
     def utility(self, context: Goal, returns: Float[Array, "*N"], plan: Goals, units: Units) -> Float[Array, "*N"]:
         """Return λ Z − (c − Z)⁺ of returns to go, all in units."""
@@ -165,7 +157,7 @@ class GoalObjective(Objective):
 
     def refresh(self, plan: Goals, root: Any, units: Units, progress: Float[Array, ""]) -> Goals:
         """Return the best goals according to the critic."""
-        low, high = _useful(plan, units)
+        low, high = useful(plan.levels, units)
         lowest, highest = units.low, units.high
         line = jnp.linspace(0.0, 1.0, GRID)
         b = jnp.concatenate([lowest + (highest - lowest) * line, low + (high - low) * line])
@@ -177,12 +169,44 @@ class GoalObjective(Objective):
         return Goals(jnp.concatenate([near, others]), plan.weights, jax.vmap(best)(jnp.asarray(LEVELS)))
 
 
-def _useful(plan: Goals, units: Units) -> tuple[Float[Array, ""], Float[Array, ""]]:
+def useful(levels: Float[Array, " L"], units: Units) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return the range of goals that some level uses, with a margin; all returns while nothing is known."""
-    low, high = plan.levels[0], plan.levels[-1]
+    low, high = levels[0], levels[-1]
     margin, known = 0.1 * jnp.maximum(high - low, 0.2 * units.unit), high > low
     return jnp.where(known, low - margin, units.low), jnp.where(known, high + margin, units.high)
 
 
-def _normal(draw: Float[Array, "*N"]) -> Float[Array, "*N"]:
-    return math.sqrt(2.0) * jax.lax.erf_inv(2.0 * draw - 1.0)
+def advance_goal(goal: Float[Array, "*G"], reward: Float[Array, "*G"], discount: Any) -> Float[Array, "*G"]:
+    """Return c′ = (c − r)/γ."""
+    return (goal - reward) / discount
+
+
+def encode_goal(goal: Float[Array, ""], units: Units, expected: Float[Array, ""]) -> Float[Array, " F"]:
+    """Return the features of a goal, also relative to what is still expected."""
+    x, centred = goal / units.unit, (goal - expected) / units.unit
+    return jnp.concatenate([encode_number(centred, NEAR), encode_number(x, NEAR), encode_number(x, FAR)])
+
+
+def draw_goals(
+    own: Float[Array, "*n"], levels: Float[Array, " L"], units: Units, count: int, *, key: Key
+) -> Float[Array, " n"]:
+    """Draw first goals for stored steps: near the best one, from the range of all returns, and useful ones."""
+    u, kind, near = jax.random.uniform(key, (3, count), minval=1e-6)  # above 0, whose normal is infinite
+    u = (jnp.arange(count, dtype=jnp.float32) + u) / count
+    low, high = useful(levels, units)
+    own = own + NEARBY * units.unit * normal(near)
+    wide = units.low + (units.high - units.low) * u
+    return jnp.where(kind < WIDE, wide, jnp.where(kind < WIDE + OWN, own, low + (high - low) * u))
+
+
+def goals_at(
+    step: Transition, first: Float[Array, "*n"], discount: Any
+) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
+    """Return the goals before and after a stored step, of episodes with these first goals."""
+    following = (first - step.return_so_far) / power(discount, step.time + 1)
+    return step.reward + discount * following, following
+
+
+def normal(draw: Float[Array, "*N"]) -> Float[Array, "*N"]:
+    """Return the normal quantile of a uniform draw."""
+    return math.sqrt(2.0) * jax.lax.erf_inv(2.0 * jnp.clip(draw, 1e-6, 1.0 - 1e-6) - 1.0)

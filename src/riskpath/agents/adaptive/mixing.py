@@ -13,6 +13,8 @@ from riskpath.risk.measures import DistortionMeasure, RiskMeasure
 
 SHARES = np.linspace(0.0, 1.0, 21)[1:-1]
 """The weights of another candidate that are tried."""
+DRAWS = np.linspace(0.0, 1.0, 51)[1:-1]
+"""The same for a floor, where a larger weight than needed costs in proportion."""
 CLEARLY = 0.003
 """The smallest gain of a mixture, as a fraction of the scale of the returns."""
 ROUNDS = 5
@@ -92,20 +94,23 @@ def best_mixture(
 
 
 def best_above_floor(
-    risk: RiskMeasure, floor: RiskMeasure, least: float, returns: Float[np.ndarray, "M N"]
+    risk: RiskMeasure, returns: Float[np.ndarray, "M N"], floor: RiskMeasure, least: float
 ) -> Float[np.ndarray, " M"]:
     """Return the weights with the largest β of all candidates and draws between two of them that reach a floor.
 
     Where none of them reaches it, return the weights that come closest.
     """
-    candidate = np.array([[float(measure.value(one)) for one in returns] for measure in (risk, floor)])
-    kept = [m for m in range(len(returns)) if not np.any((candidate > candidate[:, [m]]).all(axis=0))]
-    candidates = np.eye(len(returns))
-    tried = [candidates[m] for m in kept]
-    above, below = ([m for m in kept if (candidate[1, m] >= least) == reaches] for reaches in (True, False))
-    tried += [s * candidates[a] + (1 - s) * candidates[b] for a in above for b in below for s in SHARES]
-    objective, floored = MixtureSample(risk, returns), MixtureSample(floor, returns)
-    reached = np.array([floored.value(weights) for weights in tried])
-    values = np.array([objective.value(weights) for weights in tried])
-    good = reached >= least - 1e-9 * max(1.0, abs(least))
-    return tried[int(np.argmax(np.where(good, values, -np.inf)) if good.any() else np.argmax(reached))]
+    values, reached = (np.array([float(measure.value(one)) for one in returns]) for measure in (risk, floor))
+    candidates, order = np.eye(len(returns)), np.arange(len(returns))
+    no_worse = [(values >= values[m]) & (reached >= reached[m]) for m in order]
+    better = [(values > values[m]) | (reached > reached[m]) | (order < m) for m in order]  # of equal ones the first
+    kept = [m for m in order if not np.any(no_worse[m] & better[m])]
+    tried = [(values[m], reached[m], candidates[m]) for m in kept]
+    above, below = ([m for m in kept if (reached[m] >= least) == reaches] for reaches in (True, False))
+    for pair in ((a, b) for a in above for b in below):
+        objective, floored = (MixtureSample(measure, returns[list(pair)]) for measure in (risk, floor))
+        for share in DRAWS:
+            both = np.array([share, 1.0 - share])
+            tried.append((objective.value(both), floored.value(both), both @ candidates[list(pair)]))
+    good = [one for one in tried if one[1] >= least - 1e-9 * max(1.0, abs(least))]
+    return max(good, key=lambda one: one[0])[2] if good else max(tried, key=lambda one: one[1::-1])[2]
