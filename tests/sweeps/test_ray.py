@@ -21,11 +21,11 @@ from typing import Any
 import pytest
 
 import riskpath as rp
+from riskpath import ray_cluster
 from riskpath.cli.main import main
 from riskpath.experiments import reproduce_mountain_car as mountain_car
 from riskpath.experiments.bench import Bench
-from riskpath.sweeps import ray_engine
-from riskpath.sweeps.ray_engine import require_answer
+from riskpath.ray_cluster import require_answer
 from tests.sweeps.tiny_sweep import AXES, HOW, TINY, numbers
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ def test_an_address_at_which_no_cluster_answers_is_one_line(address, message):
 def test_no_cluster_behind_an_address_is_one_line(address, monkeypatch):
     pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(ray_engine, "ANSWER_SECONDS", 15.0)
+    monkeypatch.setattr(ray_cluster, "ANSWER_SECONDS", 15.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = address if address == "auto" else f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(rp.RiskpathError, match=r"no Ray cluster answers at .*(: | within 15)") as refused:
