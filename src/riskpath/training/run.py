@@ -30,7 +30,7 @@ from riskpath.training.dataset import Dataset
 from riskpath.training.lanes import stack
 from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.measured import SITUATIONS, Measured
-from riskpath.training.notices import notice_of_estimates
+from riskpath.training.notices import notice_of_estimates, notice_of_losses
 from riskpath.training.progress import counting
 from riskpath.training.recording import stored_episodes
 from riskpath.training.run_state import RunState
@@ -87,7 +87,8 @@ class Run(RunState):
         agents, lanes = serve(self, [parse_risk(risk) for risk in risks], floor, setting)
         repeat = lambda listed: [listed[setting]] * len(agents) if listed else []
         sources, environments = repeat(self.sources), repeat(self.environments)
-        run = Run(agents, environments, self.seeds, lanes, sources=sources, first_seed=self.first_seed)
+        parts = {"sources": sources, "workers": self.workers, "first_seed": self.first_seed}
+        run = Run(agents, environments, self.seeds, lanes, **parts)
         with counting("comparing candidates", "blocks of episodes") as progress:
             run.lanes = select_candidates(run, progress if run.sources else None)
         return run
@@ -174,7 +175,8 @@ class Run(RunState):
         inputs.require_alike(self.spec, environments[0].spec)
         if isinstance(environments[0], LoggedEnvironment):
             raise RiskpathError("this run was trained on data, without an environment: give evaluate(env=…)")
-        elsewhere = Run(self.agents, environments, self.seeds, lanes, sources=sources, first_seed=self.first_seed)
+        parts = {"sources": sources, "workers": self.workers, "first_seed": self.first_seed}
+        elsewhere = Run(self.agents, environments, self.seeds, lanes, **parts)
         episodes = episodes_for(elsewhere, episodes)
         with counting("evaluating", "episodes") if progress else nullcontext() as show:
             returns = sample_returns(elsewhere, lanes, episodes, seed, max_episode_steps, show)
@@ -258,9 +260,8 @@ class Run(RunState):
 
     @property
     def notices(self) -> list[str]:
-        """Return warnings about this run, one line each: estimates far outside of the returns."""
-        line = notice_of_estimates(self)
-        return [line] if line else []
+        """Return warnings about this run, one line each: estimates far outside of the returns, lost environments."""
+        return [line for line in (notice_of_estimates(self), notice_of_losses(self)) if line]
 
     def values(self, discount: float = 1.0) -> np.ndarray:
         """Return β of the whole return of every lane's policy: [settings, seeds]; exact where the problem is finite."""
