@@ -111,7 +111,7 @@ class Run(RunState):
         lane = self._lane(seed, setting)
         if risk is not None or floor is not None:
             return self.serve(*([] if risk is None else [risk]), floor=floor, setting=setting).policy(seed)
-        cpu = jax.devices("cpu")[0]  # one small network at a time is faster there than on a GPU
+        cpu = jax.local_devices(backend="cpu")[0]  # one small network at a time is faster there than on a GPU
         if self._copied is None or self._copied[0] is not self.lanes:  # copy all lanes at once
             self._copied = self.lanes, jax.device_get((self.lanes.agent, self.lanes.agent_state))
         agent, state = jax.tree.map(
