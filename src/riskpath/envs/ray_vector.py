@@ -168,6 +168,7 @@ class RayVector(VectorEnvironment):
         first: dict[Worker, Any] = {}
         deadline, why = time.monotonic() + self._patience, ""
         waiting: dict[Any, Worker] = {}
+        self.waits = True
         try:
             while len(first) < len(workers):
                 for worker in set(workers) - first.keys() - set(waiting.values()):
@@ -190,6 +191,8 @@ class RayVector(VectorEnvironment):
         except BaseException:
             self._end(workers)
             raise
+        finally:
+            self.waits = False
         return [first[worker] for worker in workers]
 
     def _no_room(self, missing: int) -> str:

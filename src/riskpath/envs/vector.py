@@ -76,6 +76,8 @@ class VectorEnvironment(abc.ABC):
     steps: int = 0
     """Steps that the environments of each lane have taken; more than the lanes' own count after an interrupted
     chunk."""
+    waits: bool = False
+    """Whether it waits for somebody else, so that Ctrl-C is to take effect at once."""
     losses: tuple[Loss, ...] = ()
     """Environments that were lost since somebody last looked here."""
 

@@ -97,7 +97,7 @@ def advance(
     """Train as `fused_loop.advance` does, with environments outside of the program.
 
     Ctrl-C takes effect between two iterations: within one the old state is donated and the new one not complete. In
-    the first one, which compiles, it takes effect at once.
+    the first one, which compiles, and where the environments have to wait, it takes effect at once.
     """
     sizes, draws = lanes.round, vector.draws_from_keys
     warms = min(steps, lanes.experience.warm_up - int(lanes.steps)) > 0
@@ -125,7 +125,7 @@ def advance(
         if stopped:
             raise KeyboardInterrupt
         metrics = []
-        with delayed_interrupt(lambda: compiled) as stop:
+        with delayed_interrupt(lambda: compiled and not vector.waits) as stop:
             for turn in itertools.count(1):
                 vector.steps += sizes.num_envs
                 outcome = stepped()

@@ -16,7 +16,7 @@ from riskpath.training.devices import chosen_kernels
 from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.outer_loop import Callback, checked, train_in_chunks, values
 from riskpath.training.plan import Plan
-from riskpath.training.progress import TrainingBar
+from riskpath.training.progress import TrainingBar, working
 from riskpath.training.run import Run, keep
 from riskpath.validation import given, require_counts, require_whole
 
@@ -77,12 +77,13 @@ def train(
         raise RiskpathError("give steps=…, the environment steps for each lane")
     who = None if workers is None else as_workers(workers)
     checkpointer, continued = _as_checkpointer(checkpoint), isinstance(agent, Run)
-    if isinstance(agent, Run):
-        if data is not None:
-            raise RiskpathError("a run is continued with the data it was trained on, which it holds: give no data")
-        run = go_on(agent, env, seeds, num_envs, who)
-    else:
-        run = begin(agent, env, data, seeds, num_envs, seed, first_seed, devices, who or LocalWorkers())
+    if continued and data is not None:
+        raise RiskpathError("a run is continued with the data it was trained on, which it holds: give no data")
+    with working("starting workers") if progress is True and who and who.on_cluster else contextlib.nullcontext():
+        if isinstance(agent, Run):
+            run = go_on(agent, env, seeds, num_envs, who)
+        else:
+            run = begin(agent, env, data, seeds, num_envs, seed, first_seed, devices, who or LocalWorkers())
     if steps is not None:
         run.plan = Plan(run.steps, steps, evaluate_every)
     if (plan := run.plan) is None:
