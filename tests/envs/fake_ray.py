@@ -137,7 +137,7 @@ class FakeRay:
 
 @pytest.fixture
 def cluster(monkeypatch) -> FakeRay:
-    """Return a cluster of three nodes with two CPUs each, in place of Ray."""
-    made: Any = FakeRay({"1": 2.0, "2": 2.0, "3": 2.0})
+    """Return a cluster of three nodes with three CPUs each, in place of Ray."""
+    made: Any = FakeRay({"1": 3.0, "2": 3.0, "3": 3.0})
     monkeypatch.setitem(sys.modules, "ray", made)
     return made

@@ -102,7 +102,8 @@ class RayVector(VectorEnvironment):
         self._workers = [Worker(slice(a, b)) for a, b in itertools.pairwise(edges)]
         # A worker that is lost is replaced here, because its environments have to begin anew.
         options = {"num_cpus": num_cpus, "max_restarts": 0, "scheduling_strategy": "SPREAD"}
-        self._remote, self._num_cpus = self._ray.remote(**options)(Holder), num_cpus
+        with in_one_line("cannot make workers on Ray"):
+            self._remote, self._num_cpus = self._ray.remote(**options)(Holder), num_cpus
         self._seeds = np.random.default_rng(0)
 
     def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -171,7 +172,7 @@ class RayVector(VectorEnvironment):
         self.waits = True
         try:
             while len(first) < len(workers):
-                for worker in set(workers) - first.keys() - set(waiting.values()):
+                for worker in (w for w in workers if w.actor is None):
                     with in_one_line("cannot send the environment to the Ray cluster"):
                         worker.actor = self._remote.remote()
                         given = self._sources[worker.columns], self._limit, seeds[worker.columns]
@@ -182,6 +183,7 @@ class RayVector(VectorEnvironment):
                         node, *shown = self._get(reference)
                     except _Lost as error:  # while it began: another one, as long as there is time
                         why = f": {error}"
+                        self._end([worker])
                         time.sleep(PAUSE)
                         continue
                     worker.node = living_nodes(self._ray).get(node, "unknown")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from riskpath.envs.vector import VectorEnvironment
-from riskpath.errors import RiskpathError
+from riskpath.errors import RiskpathError, short_repr
 from riskpath.ray_cluster import require_address
-from riskpath.validation import given, require_counts, require_positive
+from riskpath.validation import given, require_counts, require_no_less_than_zero, require_positive
 
 
 class Workers(abc.ABC):
@@ -65,9 +65,8 @@ class RayWorkers(Workers):
     def __post_init__(self):
         require_address(self.address)
         require_counts(**given(num_workers=self.num_workers))
+        require_no_less_than_zero(num_cpus=self.num_cpus)  # 0 places any number of workers on a node
         require_positive(patience=self.patience)
-        if self.num_cpus != 0:  # 0 places any number of workers on a node
-            require_positive(num_cpus=self.num_cpus)
 
     def vector(self, sources: Sequence[Any], each: int, limit: int | None = None) -> VectorEnvironment:
         from riskpath.envs.ray_vector import RayVector
@@ -80,15 +79,20 @@ class RayWorkers(Workers):
         return RayWorkers(self.address, self.num_workers, 0.0, self.patience)
 
 
-def as_workers(given: Any) -> Workers:
+WORDS: dict[str, Workers] = {"none": LocalWorkers(), "processes": LocalWorkers(True), "ray": RayWorkers()}
+"""What `--workers` accepts beside an address."""
+
+
+def as_workers(value: Any) -> Workers:
     """Return workers as `train` accepts them: a bool, a word, an address of a Ray cluster, or `Workers`."""
-    if isinstance(given, Workers):
-        return given
-    if isinstance(given, bool) or given in ("none", "processes"):
-        return LocalWorkers(given is True or given == "processes")
-    if given == "ray":
-        return RayWorkers()
-    if isinstance(given, str) and ":" in given:
-        return RayWorkers(given)
+    if isinstance(value, Workers):
+        return value
+    if isinstance(value, bool):
+        return LocalWorkers(value)
+    if isinstance(value, str):
+        if value in WORDS:
+            return WORDS[value]
+        if ":" in value:
+            return RayWorkers(value)
     accepted = 'True, False, "processes", "none", "ray", the address of a Ray cluster (HOST:PORT) or rp.RayWorkers(…)'
-    raise RiskpathError(f"workers must be {accepted}, got {given!r}")
+    raise RiskpathError(f"workers must be {accepted}, got {short_repr(value)}")
