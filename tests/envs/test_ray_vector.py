@@ -156,7 +156,7 @@ def test_an_evaluation_is_played_there_too_and_repeats_lost_episodes(cluster, mo
 def test_without_room_training_stops_with_one_line_and_goes_on_later(cluster, monkeypatch, tmp_path, unchecked):
     monkeypatch.setattr(cluster, "free", {"2": 3.0})
     lose_a_node(cluster, monkeypatch, 100)
-    line = r"\d of 3 Ray workers found no place within 0.2 seconds: each needs 1 CPU, and 0 nodes have 0 CPUs free"
+    line = r"\d of 3 Ray workers did not begin within 0.2 seconds: each needs 1 CPU, and 0 nodes have 0 CPUs free"
     with pytest.raises(rp.TrainingStopped, match=line) as stopped:
         rp.train(AGENT, Clock, **HOW, workers=rp.RayWorkers(num_workers=3, patience=0.2), checkpoint=tmp_path / "run")
     assert "\n" not in str(stopped.value)
@@ -200,7 +200,7 @@ def test_what_fails_while_a_worker_begins_is_in_the_line(cluster, monkeypatch, u
         raise RayActorError("The actor died.\nModuleNotFoundError: No module named 'riskpath'")
 
     monkeypatch.setattr(cluster, "get", get)
-    with pytest.raises(rp.RiskpathError, match=r"found no place within 0.1 seconds.*No module named 'riskpath'"):
+    with pytest.raises(rp.RiskpathError, match=r"did not begin within 0.1 seconds.*No module named 'riskpath'"):
         rp.train(AGENT, Clock, **HOW, workers=rp.RayWorkers(patience=0.1))
     assert cluster.actors == []
 

@@ -164,7 +164,10 @@ class RayVector(VectorEnvironment):
         return EpisodesLost(which, observation, mask)
 
     def _begin(self, workers: Sequence[Worker], seeds: list[int]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Start workers wherever there is room; return the first observations and masks of each, within `patience`."""
+        """Start workers wherever there is room; return the first observations and masks of each.
+
+        `patience` is the time in which at least one more has to begin.
+        """
         self._end(workers)
         first: dict[Worker, Any] = {}
         deadline, why = time.monotonic() + self._patience, ""
@@ -187,7 +190,7 @@ class RayVector(VectorEnvironment):
                         time.sleep(PAUSE)
                         continue
                     worker.node = living_nodes(self._ray).get(node, "unknown")
-                    first[worker] = shown
+                    first[worker], deadline = shown, time.monotonic() + self._patience
                 if len(first) < len(workers) and time.monotonic() > deadline:
                     raise RiskpathError(self._no_room(len(workers) - len(first)) + why)
         except BaseException:
@@ -201,7 +204,7 @@ class RayVector(VectorEnvironment):
         nodes = len(living_nodes(self._ray))
         free = self._ray.available_resources().get("CPU", 0)
         return (
-            f"{missing} of {len(self._workers)} Ray workers found no place within {self._patience:g} seconds: each "
+            f"{missing} of {len(self._workers)} Ray workers did not begin within {self._patience:g} seconds: each "
             f"needs {self._num_cpus:g} CPU, and {nodes} nodes have {free:g} CPUs free; use fewer num_workers"
         )
 

@@ -59,7 +59,7 @@ class RayWorkers(Workers):
     num_cpus: float = 1.0
     """CPUs that Ray reserves for each worker."""
     patience: float = 120.0
-    """Seconds that workers may wait for a place, and for their environments to be made."""
+    """Seconds to wait for the next worker to find a place and to make its environments."""
     on_cluster = True
 
     def __post_init__(self):
