@@ -126,7 +126,7 @@ def lose_a_node(cluster: Any, nodes: list[Any], count: int, address: str, second
 
 def draw(record: dict[str, Any], path: Path) -> Path:
     """Draw the rates by the number of workers, and the training that lost a node."""
-    figure, (left, right) = plot.panels(2, 2, 4.6, 3.4)
+    figure, ((left, right),) = plot.panels(1, 2, 4.6, 3.4)
     for way, colour in zip(WAYS, plot.PALETTE, strict=False):
         rows = [row for row in record["rows"] if row["way"] == way]
         left.plot(
