@@ -94,7 +94,7 @@ def test_advantages_end_with_the_episode():
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
-def test_an_episode_that_was_lost_ends_where_another_one_begins():
+def test_an_episode_that_was_lost_ends_where_another_one_begins(unchecked):
     time = jnp.array([[3, 0], [0, 1], [1, 2], [0, 3], [1, 4]], jnp.int32)  # lost after row 0, ended after row 2
     no = jnp.zeros((5, 2), bool)
     ended = no.at[2, 0].set(True).at[4, 0].set(True)

@@ -263,8 +263,8 @@ def test_words_and_addresses():
     assert as_workers(True) == as_workers("processes") == LocalWorkers(True)
     assert as_workers(False) == as_workers("none") == LocalWorkers()
     assert as_workers("ray") == rp.RayWorkers() == as_workers(rp.RayWorkers())
-    assert as_workers("ray://a:1").address == "ray://a:1"
-    assert not THREE.for_evaluation().num_cpus
+    assert as_workers("ray://a:1") == rp.RayWorkers("ray://a:1")
+    assert THREE.for_evaluation() == rp.RayWorkers(num_workers=3, num_cpus=0.0)
 
 
 def test_a_run_changes_its_workers_only_if_asked(cluster, unchecked):

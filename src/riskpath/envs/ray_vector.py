@@ -35,6 +35,8 @@ MOST_LOSSES = 5
 class Holder:
     """Some of the environments, on a node: what a worker runs. Its answers are results, or the text of an error."""
 
+    _vector: GymnasiumVector
+
     def begin(self, sources: Sequence[GymnasiumSource], limit: int | None, seeds: list[int]) -> Any:
         """Make the environments and reset them; return the node, first observations and action masks."""
 
