@@ -2,17 +2,19 @@
 
     python benchmarks/speed/ray_workers.py  # ten minutes; needs riskpath[all,ray]
     python benchmarks/speed/ray_workers.py --most 4 --seconds 2 --out runs/ray_workers.json
+    python benchmarks/speed/ray_workers.py --only lost  # the lost node; --only rates: the rest
 
 The cluster is on this machine: a head without work and three nodes, which are processes that listen on the loopback
 interface. The simulator sleeps, so that it needs no core of its own. IQN trains on as many environments as there are
 workers, one gradient step for 32 environment steps: with Ray workers, with worker processes and in this process, in
 turn. Compilation and the start of the workers are not counted. At the end a node is killed in the middle of a training;
-the other two have room for its workers. Results go to benchmarks/results/ray_workers.json and to a picture beside it.
+the other two have room for its workers. Each part replaces the earlier one in benchmarks/results/ray_workers.json and to a picture beside it.
 """
 
 import argparse
 import importlib
 import itertools
+import json
 import os
 import shlex
 import sys
@@ -36,6 +38,8 @@ EPISODE = 25
 NODES = 3
 TRAIN_FREQ = 32
 """Environment steps for each gradient step."""
+PATIENCE_S = 900.0
+"""Seconds in which a worker has to begin: many of them share the cores of this machine while they import JAX."""
 WAYS = ("Ray workers", "worker processes", "in this process")
 
 
@@ -67,7 +71,7 @@ def agent() -> rp.IQN:
 
 def workers_of(way: str, count: int, address: str) -> Any:
     """Return the argument of `rp.train` for as many workers."""
-    return {WAYS[0]: rp.RayWorkers(address, num_workers=count), WAYS[1]: True, WAYS[2]: False}[way]
+    return {WAYS[0]: rp.RayWorkers(address, num_workers=count, patience=PATIENCE_S), WAYS[1]: True, WAYS[2]: False}[way]
 
 
 def rate(way: str, count: int, address: str, seconds: float) -> dict[str, Any]:
@@ -93,7 +97,9 @@ def rate(way: str, count: int, address: str, seconds: float) -> dict[str, Any]:
 def lose_a_node(cluster: Any, nodes: list[Any], count: int, address: str, seconds: float) -> dict[str, Any]:
     """Train while a node is killed in the middle; return the steps over time, and what the run says."""
     steps = round(seconds * count / STEP_S / (4 * TRAIN_FREQ)) * 4 * TRAIN_FREQ
-    run = rp.train(agent(), Simulator, steps=6 * TRAIN_FREQ, num_envs=count, workers=rp.RayWorkers(address, count))
+    run = rp.train(
+        agent(), Simulator, steps=6 * TRAIN_FREQ, num_envs=count, workers=workers_of(WAYS[0], count, address)
+    )
     start, began, seen = run.steps, time.perf_counter(), []
     killed: list[float] = []
 
@@ -128,11 +134,11 @@ def draw(record: dict[str, Any], path: Path) -> Path:
     """Draw the rates by the number of workers, and the training that lost a node."""
     figure, ((left, right),) = plot.panels(1, 2, 4.6, 3.4)
     for way, colour in zip(WAYS, plot.PALETTE, strict=False):
-        rows = [row for row in record["rows"] if row["way"] == way]
+        rows = [row for row in record["rates"]["rows"] if row["way"] == way]
         left.plot(
             *zip(*((r["workers"], r["steps_per_second"]) for r in rows), strict=True), "o-", color=colour, label=way
         )
-    counts = sorted({row["workers"] for row in record["rows"]})
+    counts = sorted({row["workers"] for row in record["rates"]["rows"]})
     left.plot(counts, [count / STEP_S for count in counts], "--", color="0.5", linewidth=1.2, label="no overhead")
     left.set_xscale("log", base=2)
     left.set_yscale("log")
@@ -153,6 +159,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--most", type=int, default=32, help="the largest number of workers")
     parser.add_argument("--seconds", type=float, default=6.0, help="seconds of each training, about")
+    parser.add_argument("--only", choices=("rates", "lost"))
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
@@ -164,17 +171,26 @@ def main() -> None:
         nodes = [cluster.add_node(num_cpus=options.most // 2, **local) for _ in range(NODES)]
         cluster.wait_for_nodes()
         counts = [count for count in (1, 2, 4, 8, 16, 32) if count <= options.most]
-        rows = [rate(way, count, cluster.address, options.seconds) for count in counts for way in WAYS]
-        lost = lose_a_node(cluster, nodes, options.most, cluster.address, 4 * options.seconds)
+        record = json.loads(options.out.read_text()) if options.out.exists() else {}
+        if options.only != "lost":
+            rows = [rate(way, count, cluster.address, options.seconds) for count in counts for way in WAYS]
+            record["rates"] = {**about(ray, began), "rows": rows}
+            write_json(options.out, record)
+        if options.only != "rates":
+            lost = lose_a_node(cluster, nodes, options.most, cluster.address, 4 * options.seconds)
+            record["lost"] = {**about(ray, began), **lost}
+            write_json(options.out, record)
     finally:
         ray.shutdown()
         cluster.shutdown()
-    about = header(shlex.join(["python", *sys.argv]), time.perf_counter() - began)
+    print(f"written: {options.out}, {draw(record, options.out.with_suffix('.png'))}")
+
+
+def about(ray: Any, began: float) -> dict[str, Any]:
+    """Return what a part of the results was measured with."""
     machine = {"cores": os.cpu_count(), "load": [round(x, 2) for x in os.getloadavg()], "ray": ray.__version__}
     setting = {"step_s": STEP_S, "episode": EPISODE, "nodes": NODES, "train_freq": TRAIN_FREQ}
-    record = {**about, **machine, **setting, "rows": rows, "lost": lost}
-    write_json(options.out, record)
-    print(f"written: {options.out}, {draw(record, options.out.with_suffix('.png'))}")
+    return {**header(shlex.join(["python", *sys.argv]), time.perf_counter() - began), **machine, **setting}
 
 
 if __name__ == "__main__":
