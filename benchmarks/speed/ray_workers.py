@@ -8,7 +8,8 @@ The cluster is on this machine: a head without work and three nodes, which are p
 interface. The simulator sleeps, so that it needs no core of its own. IQN trains on as many environments as there are
 workers, one gradient step for 32 environment steps: with Ray workers, with worker processes and in this process, in
 turn. Compilation and the start of the workers are not counted. At the end a node is killed in the middle of a training;
-the other two have room for its workers. Each part replaces the earlier one in benchmarks/results/ray_workers.json and to a picture beside it.
+the other two have room for its workers. Each part replaces the earlier one in benchmarks/results/ray_workers.json, with
+a picture beside it.
 """
 
 import argparse
