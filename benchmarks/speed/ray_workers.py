@@ -150,7 +150,7 @@ def draw(record: dict[str, Any], path: Path) -> Path:
     right.plot(seconds, steps, color=plot.PALETTE[0])
     for at in record["lost"]["killed_s"]:
         right.axvline(at, color="0.5", linestyle="--", linewidth=1.2)
-        right.annotate("a node of three is killed ", (at, 0), ha="right", fontsize=8)
+        right.annotate(" one node of three is killed", (at, 0), fontsize=8)
     right.set(xlabel="seconds", ylabel="environment steps")
     return plot.save(figure, path)
 
