@@ -10,7 +10,7 @@
 #   make package      build wheel and sdist, and try them in empty environments of every Python in PYTHONS
 #   make test-versions   the same for the oldest and the newest versions of JAX and what else is needed
 #   make test-peers   test together with Stable-Baselines3, which installs PyTorch
-#   make test-ray     test sweeps, the benchmark and mountain-car on a local Ray cluster of two nodes
+#   make test-ray     test sweeps, the benchmark, mountain-car and environments on a local Ray cluster
 #   make test-onnx    test policies as ONNX models, whose converter installs Flax and Orbax
 #   make test-trackers  test TensorBoard, Weights & Biases, MLflow and Optuna, offline
 #   make bench-peers-install   add the peers of benchmarks/peers/hedging.py and benchmarks/peers/qrsrm_peer.py to .venv-peers
@@ -65,7 +65,7 @@ test-peers: .venv-peers/.installed
 
 # Ray is large, so its tests have an environment of their own, too.
 test-ray: .venv-ray/.installed
-	.venv-ray/bin/pytest tests/sweeps/test_ray.py
+	.venv-ray/bin/pytest tests/sweeps/test_ray.py tests/envs/test_ray_workers.py
 
 .venv-ray/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-ray

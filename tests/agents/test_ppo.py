@@ -11,7 +11,13 @@ import pytest
 import riskpath as rp
 from riskpath.agents.agent import EXPLORE, GREEDY
 from riskpath.agents.ppo import Networks, follow_size
-from riskpath.agents.rollout_agent import clipped_objective, generalised_advantages
+from riskpath.agents.rollout_agent import (
+    clipped_objective,
+    decay_of,
+    final_returns,
+    generalised_advantages,
+    unfinished,
+)
 from riskpath.nn.policy_networks import Categorical, Gaussian
 from riskpath.types import EnvSpec, Transition
 
@@ -86,6 +92,21 @@ def test_advantages_end_with_the_episode():
     for time in reversed(range(5)):
         later = wanted[time] = delta[time] + decay[time] * later
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_an_episode_that_was_lost_ends_where_another_one_begins(unchecked):
+    time = jnp.array([[3, 0], [0, 1], [1, 2], [0, 3], [1, 4]], jnp.int32)  # lost after row 0, ended after row 2
+    no = jnp.zeros((5, 2), bool)
+    ended = no.at[2, 0].set(True).at[4, 0].set(True)
+    rewards = jnp.asarray(np.arange(10).reshape(5, 2), jnp.float32)
+    steps = Transition(rewards, rewards, rewards, rewards, no, ended, no, time, rewards, ())
+    np.testing.assert_array_equal(unfinished(steps), no.at[0, 0].set(True))
+    agent = rp.PPO(discount=0.5, training=rp.RolloutTraining(gae_lambda=0.5))
+    np.testing.assert_array_equal(decay_of(agent, steps)[:, 0], [0.0, 0.25, 0.0, 0.25, 0.0])
+    returns, known = final_returns(steps)
+    np.testing.assert_array_equal(known[:, 0], [False, True, True, True, True])
+    np.testing.assert_array_equal(returns[1:, 0], [4.0, 4.0, 8.0, 8.0])
+    assert not known[:, 1].any()
 
 
 def test_unavailable_actions_are_never_drawn():

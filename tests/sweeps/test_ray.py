@@ -2,34 +2,30 @@
 
 The numbers are the same as without it, also if a node dies.
 
-`make test-ray` runs this file in an environment of its own. The cluster listens on the loopback interface only, and
-each test starts and stops its own.
+`make test-ray` runs this file in an environment of its own.
 """
 
 import importlib
 import json
-import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import riskpath as rp
+from riskpath import ray_cluster
 from riskpath.cli.main import main
 from riskpath.experiments import reproduce_mountain_car as mountain_car
 from riskpath.experiments.bench import Bench
-from riskpath.sweeps import ray_engine
-from riskpath.sweeps.ray_engine import require_answer
+from riskpath.ray_cluster import require_answer
+from tests.ray_cluster import add_node
+from tests.ray_cluster import cluster as cluster  # a fixture
 from tests.sweeps.tiny_sweep import AXES, HOW, TINY, numbers
 
-ROOT = Path(__file__).parents[2]
-os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # Ray's way to say: use the loopback interface only
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
 
@@ -52,33 +48,12 @@ def test_an_address_at_which_no_cluster_answers_is_one_line(address, message):
 def test_no_cluster_behind_an_address_is_one_line(address, monkeypatch):
     pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(ray_engine, "ANSWER_SECONDS", 15.0)
+    monkeypatch.setattr(ray_cluster, "ANSWER_SECONDS", 15.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = address if address == "auto" else f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(rp.RiskpathError, match=r"no Ray cluster answers at .*(: | within 15)") as refused:
             require_answer(where)
     assert "\n" not in str(refused.value)
-
-
-@pytest.fixture
-def cluster(monkeypatch) -> Iterator[Any]:
-    """Start a head without work of its own and two nodes with one CPU each."""
-    pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
-    Cluster = importlib.import_module("ray.cluster_utils").Cluster
-
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{ROOT}")
-    monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
-    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    head = {"num_cpus": 0, "include_dashboard": False, "node_ip_address": "127.0.0.1", "object_store_memory": 10**8}
-    made = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        yield made
-    finally:
-        made.shutdown()
-
-
-def add_node(cluster: Any) -> Any:
-    return cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1", object_store_memory=10**8)
 
 
 def sweep(**others: Any) -> rp.Sweep:

@@ -203,7 +203,14 @@ def taken_of(step: Transition) -> Taken:
 
 def decay_of(agent: RolloutAgent, steps: Transition) -> Float[Array, "T E"]:
     """Return γλ, or 0 at the end of an episode."""
-    return jnp.where(steps.terminated | steps.truncated, 0.0, agent.discount * agent.training.gae_lambda)
+    over = steps.terminated | steps.truncated | unfinished(steps)
+    return jnp.where(over, 0.0, agent.discount * agent.training.gae_lambda)
+
+
+def unfinished(steps: Transition) -> Bool[Array, "T E"]:
+    """Tell after which steps another episode follows although theirs has not ended: the environment was lost."""
+    goes_on = (steps.time[1:] == steps.time[:-1] + 1) | steps.terminated[:-1] | steps.truncated[:-1]
+    return jnp.concatenate([~goes_on, jnp.zeros_like(goes_on[:1])])
 
 
 def several_epochs(
@@ -284,13 +291,14 @@ def flattened(stored: Any) -> Any:
 def final_returns(steps: Transition) -> tuple[Float[Array, "T E"], Bool[Array, "T E"]]:
     """Return the whole return of the episode of every step, and whether it ended within the rollout."""
 
-    def back(later: Any, step: Transition) -> tuple[Any, Any]:
+    def back(later: Any, now: tuple[Transition, Array]) -> tuple[Any, Any]:
+        step, lost = now
         ended = step.terminated | step.truncated
-        now = jnp.where(ended, step.return_so_far, later[0]), ended | later[1]
-        return now, now
+        found = jnp.where(ended, step.return_so_far, later[0]), ended | (later[1] & ~lost)
+        return found, found
 
     nothing = jnp.zeros_like(steps.reward[0]), jnp.zeros_like(steps.terminated[0])
-    return jax.lax.scan(back, nothing, steps, reverse=True)[1]
+    return jax.lax.scan(back, nothing, (steps, unfinished(steps)), reverse=True)[1]
 
 
 def value_at_risk(

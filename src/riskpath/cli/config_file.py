@@ -20,6 +20,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "seeds": (int,),
     "num_envs": (int,),
     "seed": (int,),
+    "workers": (str, type(None)),
     "set": (list,),
     "checkpoint_every": (int, float),
     "checkpoint_steps": (int, type(None)),

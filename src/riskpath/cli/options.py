@@ -45,6 +45,9 @@ class TrainOptions:
     """Environments for each seed."""
     seed: int = 0
     """Seed of all randomness."""
+    workers: str | None = None
+    """Who steps Gymnasium environments: "processes" (one for each), "ray" (the Ray cluster of this machine) or the
+    address of a Ray cluster, HOST:PORT; by default this process."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE")] = ()
     """Fields of the problem to change, for example forks=5 p_yellow=0.8."""
     out: Path | None = None

@@ -20,6 +20,7 @@ from riskpath.cli.interruption import last_words
 from riskpath.cli.options import TrainOptions
 from riskpath.cli.run_folder import CONFIG, LOG, RESULT, RUN, SavedRun, prepared_folder
 from riskpath.cli.tables import lane_records, lanes_table, print_json, seeds_in_words, table_of
+from riskpath.envs.workers import as_workers
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.evaluation import Evaluation
 from riskpath.experiments.records import header, write_json
@@ -52,6 +53,7 @@ def train(options: TrainOptions) -> None:
     (first, *_), _ = inputs.as_environments(environment, 1)
     inputs.require_fit(agent, first.spec, options.num_envs)  # before anything is written
     require_trackers(options.log)
+    workers = None if options.workers is None else as_workers(options.workers)
     saving: dict[str, Any] = {}
     with contextlib.ExitStack() as folder:
         if out is not None:
@@ -73,6 +75,7 @@ def train(options: TrainOptions) -> None:
             seeds=options.seeds,
             num_envs=options.num_envs,
             seed=options.seed,
+            workers=workers,
             evaluate_every=max(1, options.steps // 10),
             evaluator=curve_point,
             progress=True,
@@ -153,6 +156,7 @@ def resume(
     checkpoint_every: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None,
     checkpoint_steps: Annotated[int | None, tyro.conf.arg(metavar="STEPS")] = None,
     log: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="TRACKER")] = None,
+    workers: str | None = None,
 ) -> None:
     """Continue a saved run: finish what was planned, or train for more steps.
 
@@ -165,6 +169,7 @@ def resume(
         checkpoint_steps: Also save after a chunk in which the run has passed a multiple of this number of steps; by
             default as in training.
         log: Also log to tensorboard, wandb or mlflow, after what training has logged there; by default as in training.
+        workers: Who steps Gymnasium environments, or "none" for this process; by default as in training.
     """
     require_counts(**given(steps=steps))
     _require_intervals(checkpoint_every, checkpoint_steps)
@@ -174,6 +179,7 @@ def resume(
         raise RiskpathError(f"{run} is finished, at {found.steps:,} steps; give --steps to continue it")
     names = saved.config.get("log", ()) if log is None else log
     require_trackers(names)
+    workers = saved.workers if workers is None else workers
     ours = saved.from_command_line
     every = found.plan.evaluate_every if found.plan else None
     checkpointer = Checkpointer(
@@ -189,6 +195,7 @@ def resume(
         train_agent(
             found,
             **({} if steps is None else {"steps": steps, "evaluate_every": every}),
+            workers=workers,
             evaluator=None if every is None else curve_point,
             progress=True,
             checkpoint=checkpointer,

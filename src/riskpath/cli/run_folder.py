@@ -96,6 +96,15 @@ class SavedRun:
         self.config: dict[str, Any] = self._read_config() if self.from_command_line else {}
         """The configuration that `riskpath train` wrote; empty if it cannot be read."""
 
+    @property
+    def workers(self) -> str | None:
+        """Return who stepped the environments; a file must not lead to a connection, so an address is given again."""
+        workers = self.config.get("workers")
+        if isinstance(workers, str) and ":" in workers:
+            hint = f"give --workers {workers}, or --workers none for this process"
+            raise RiskpathError(f"{self.folder} was trained with workers on {workers}: {hint}")
+        return workers
+
     def load(self, environment: Any = None) -> Run:
         """Load the run; `environment` is needed if the run cannot be loaded without an import."""
         name = self.config.get("env", "")

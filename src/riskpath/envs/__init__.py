@@ -29,6 +29,7 @@ from riskpath.envs.river_swim import RiverSwim
 from riskpath.envs.servers import Servers
 from riskpath.envs.three_state import ThreeState
 from riskpath.envs.windy_cliff import WindyCliff
+from riskpath.envs.workers import RayWorkers
 from riskpath.errors import RiskpathError, did_you_mean
 from riskpath.registry import concrete
 
@@ -47,6 +48,7 @@ __all__ = [
     "OptionHedging",
     "PatrolledMaze",
     "RandomMDP",
+    "RayWorkers",
     "RiskyGrid",
     "RiskyMountainCar",
     "RiverSwim",

@@ -43,7 +43,7 @@ class GymnasiumEnv(gymnasium.Env):
             raise RiskpathError(f"render_mode of {type(self.env).__name__} must be {accepted}, got {render_mode!r}")
         self.render_mode = render_mode
         self.observation_space, self.action_space = _observation_space(self.env_spec), _action_space(self.env_spec)
-        self._cpu = jax.devices("cpu")[0]  # single steps are faster there than on a GPU
+        self._cpu = jax.local_devices(backend="cpu")[0]  # single steps are faster there than on a GPU
         self._arrays = jax.tree.map(
             lambda x: jax.device_put(x, self._cpu) if eqx.is_array(x) else x, as_arrays(self.env)
         )

@@ -128,8 +128,11 @@ class GymnasiumVector(VectorEnvironment):
 
     def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
         """Reset all environments with seeds drawn from the keys; later episodes follow from these seeds."""
-        seeds = np.asarray(jax.vmap(lambda key: jax.random.randint(key, (), 0, 2**31 - 1))(keys))
-        observations, info = _reset(self._vector, seeds.tolist())
+        return self.begin(seeds_of(keys))
+
+    def begin(self, seeds: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Reset all environments with these seeds."""
+        observations, info = _reset(self._vector, seeds)
         self._masked = self._gives_mask(info)
         return self._observations(observations), self._action_masks(info)
 
@@ -166,6 +169,11 @@ class GymnasiumVector(VectorEnvironment):
 
     def _action_masks(self, info: dict[str, Any]) -> np.ndarray:
         return _action_masks(info, self._all, self.translation) if "action_mask" in info else self._every_action
+
+
+def seeds_of(keys: Any) -> list[int]:
+    """Return a seed for Gymnasium for every key."""
+    return np.asarray(jax.vmap(lambda key: jax.random.randint(key, (), 0, 2**31 - 1))(keys)).tolist()
 
 
 def _factory(env: Any) -> Factory:

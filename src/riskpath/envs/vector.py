@@ -34,6 +34,37 @@ class VectorStep(NamedTuple):
     """Which actions are available there."""
 
 
+class Loss(NamedTuple):
+    """Environments that were lost with their worker."""
+
+    step: int
+    """The steps of each lane by then."""
+    environments: int
+    """How many they are."""
+    total: int
+    """How many there are."""
+    node: str
+    """The address of the node of the worker, or of several."""
+
+    def __str__(self) -> str:
+        return (
+            f"lost {self.environments} of {self.total} environments with their workers on {self.node}: new episodes "
+            "began elsewhere, the unfinished ones do not count"
+        )
+
+
+class EpisodesLost(Exception):
+    """Some environments have begun new episodes instead of taking a step: the step is to be asked for again.
+
+    Those that were not lost have taken it with the action that they were given, and take no other one: they are to be
+    given the same again. `which` are the others [K], `shown` has first observations [K, …] and action masks [K, A].
+    """
+
+    def __init__(self, which: np.ndarray, observation: np.ndarray, action_mask: np.ndarray):
+        super().__init__(f"{which.sum()} environments have begun new episodes")
+        self.which, self.shown = which, (observation, action_mask)
+
+
 class VectorEnvironment(abc.ABC):
     """K environments that the host steps together."""
 
@@ -45,6 +76,10 @@ class VectorEnvironment(abc.ABC):
     steps: int = 0
     """Steps that the environments of each lane have taken; more than the lanes' own count after an interrupted
     chunk."""
+    waits: bool = False
+    """Whether it waits for somebody else, so that Ctrl-C is to take effect at once."""
+    losses: tuple[Loss, ...] = ()
+    """Environments that were lost since somebody last looked here."""
 
     @abc.abstractmethod
     def reset(self, keys: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -52,7 +87,7 @@ class VectorEnvironment(abc.ABC):
 
     @abc.abstractmethod
     def step(self, action: np.ndarray, env_keys: Any, reset_keys: Any) -> VectorStep:
-        """Step all environments."""
+        """Step all environments, or raise `EpisodesLost`."""
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Shaped
 
 from riskpath.agents.agent import Agent, AgentState, act_greedily
-from riskpath.envs.vector import VectorEnvironment
+from riskpath.envs.vector import EpisodesLost, VectorEnvironment
 from riskpath.evaluation.packing import Layout
 from riskpath.evaluation.rollout import Returns, lane_count, repeat_memory, with_reward
 from riskpath.types import EnvSpec, Key, TimeStep, tree_where
@@ -45,8 +45,17 @@ def rollout_on_host(
     reward, done = np.zeros(size, np.float32), np.ones(size, bool)
     while accounts.finished < lanes * episodes:
         shown = observation, reward, mask, done, accounts.length.astype(np.int32)
-        carried, action = _turn(fixed, moving, constant, carried, shown)
-        o = vector.step(np.asarray(action), None, None)
+        after, action = _turn(fixed, moving, constant, carried, shown)
+        try:
+            o = vector.step(np.asarray(action), None, None)
+        except EpisodesLost as lost:  # they begin anew; by the same keys the others act as before
+            observation, mask = (
+                _where(lost.which, *pair) for pair in zip(lost.shown, (observation, mask), strict=True)
+            )
+            reward, done = np.where(lost.which, np.float32(0), reward), done | lost.which
+            accounts.forget(lost.which)
+            continue
+        carried = after
         observation, mask, done = o.observation, o.action_mask, o.terminated | o.truncated
         reward = np.where(done, np.float32(0), o.reward)
         accounts.add(o.reward, done, o.truncated, limit)
@@ -72,7 +81,7 @@ class _Accounts:
     def add(self, reward: np.ndarray, done: np.ndarray, truncated: np.ndarray, limit: int | None) -> None:
         """Count a step of all environments."""
         self._account, self.length = with_reward(self._account, reward, self._discount), self.length + 1
-        (total, discounted, weight), episodes = self._account, self.results.shape[1]
+        (total, discounted, _), episodes = self._account, self.results.shape[1]
         for i in np.flatnonzero(done):
             lane, number, cut = self._lane[i], self._number[i], bool(truncated[i]) and self.length[i] == limit
             if number < episodes:  # otherwise it only waits for the others
@@ -80,7 +89,17 @@ class _Accounts:
                 self.finished += 1
             self._number[i] = self._begun[lane]
             self._begun[lane] += 1
-        total[done], discounted[done], weight[done], self.length[done] = 0.0, 0.0, 1.0, 0
+        self.forget(done)
+
+    def forget(self, which: np.ndarray) -> None:
+        """Begin with the accounts of these environments anew."""
+        total, discounted, weight = self._account
+        total[which], discounted[which], weight[which], self.length[which] = 0.0, 0.0, 1.0, 0
+
+
+def _where(which: np.ndarray, yes: np.ndarray, no: np.ndarray) -> np.ndarray:
+    """Return the rows of `yes` where `which`, else those of `no`."""
+    return np.where(which.reshape(-1, *[1] * (yes.ndim - 1)), yes, no)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

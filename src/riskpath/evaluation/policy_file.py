@@ -98,7 +98,7 @@ def _device(path: str | Path, platforms: list[str]) -> Any:
         return None
     for platform in platforms:  # for example the CPU of a machine with a GPU
         with contextlib.suppress(RuntimeError):
-            return jax.devices(platform)[0]
+            return jax.local_devices(backend=platform)[0]
     raise RiskpathError(f"{path} was exported for {', '.join(platforms)}; JAX runs on {here} here")
 
 

@@ -115,7 +115,7 @@ def _piece(agent: Agent, state: AgentState, spec: EnvSpec, lanes: int) -> int:
         closed = eqx.filter_make_jaxpr(lambda a, s: _first_action(a, s, spec))(*shapes)[0]
         _NEEDED[known] = _intermediate_bytes(closed.jaxpr)
     needed = _NEEDED[known]
-    stats = jax.devices()[0].memory_stats() or {}
+    stats = jax.local_devices()[0].memory_stats() or {}
     room = MEMORY_SHARE * stats.get("bytes_limit", DEFAULT_MEMORY)
     return max(1, int(room / (needed * lanes)))
 

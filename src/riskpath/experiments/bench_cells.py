@@ -109,7 +109,7 @@ class Cell:
             "steps": run.steps,
             "seconds": round(trained - began, 1),
             "seconds_of_evaluation": round(time.perf_counter() - trained, 1),
-            "device": jax.devices()[0].device_kind,
+            "device": jax.local_devices()[0].device_kind,
             "versions": versions(),
             "results": [{**result, **references[result["risk"]]._asdict()} for result in results],
         }

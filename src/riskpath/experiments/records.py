@@ -16,7 +16,7 @@ def command_of(experiment: str, quick: bool, seeds: int | None = None) -> str:
 
 def header(command: str, seconds: float) -> dict[str, Any]:
     """Return the command, the device and the time behind a result."""
-    return {"command": command, "device": jax.devices()[0].device_kind, "seconds": round(seconds, 1)}
+    return {"command": command, "device": jax.local_devices()[0].device_kind, "seconds": round(seconds, 1)}
 
 
 def earlier(path: Path, command: str) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class CarGroup:
         if not run.finished:
             return None
         records = _records(self.agent, run, group, judged)
-        device = jax.devices()[0].device_kind  # of the machine that trained them
+        device = jax.local_devices()[0].device_kind  # of the machine that trained them
         return {"records": records, "seconds": time.monotonic() - clock, "device": device}
 
 
@@ -193,7 +193,7 @@ def _groups(name: str, cells: list[Cell], seeds: int, machines: int = 1) -> list
     windows = 11 if isinstance(agent, TQLContinuous) else 0
     rows = agent.training.buffer_size + windows * agent.training.batch_size * agent.actor.policy_delay
     lane = rows * 16 * 4 + 64e6  # bytes, with ample room for the activations of one update
-    stats = jax.devices()[0].memory_stats() or {}
+    stats = jax.local_devices()[0].memory_stats() or {}
     room = max(1, int(0.6 * stats.get("bytes_limit", 8e9) / (lane * seeds)))
     room = min(room, -(-len(cells) // machines))
     return [cells[i : i + room] for i in range(0, len(cells), room)]

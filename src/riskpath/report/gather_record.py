@@ -233,4 +233,4 @@ def facts(run: Run) -> dict[str, str]:
     if spec.max_episode_steps:
         facts["longest episode"] = f"{spec.max_episode_steps:,} steps"
     facts |= {"seeds": str(run.seeds), "environments for each seed": str(run.lanes.num_envs)}
-    return {**facts, **versions(), "device of this report": jax.devices()[0].device_kind}
+    return {**facts, **versions(), "device of this report": jax.local_devices()[0].device_kind}

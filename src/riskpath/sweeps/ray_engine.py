@@ -5,20 +5,12 @@ disk. If a node dies, Ray runs its tasks again on another one. A result is taken
 """
 
 import contextlib
-import signal
-import socket
-import subprocess
-import sys
 from typing import Any
 
-from riskpath.errors import RiskpathError, one_line
-from riskpath.extras import require_extra
+from riskpath.errors import one_line
+from riskpath.ray_cluster import connect, living_nodes
 from riskpath.sweeps.jobs import Failure, Job, Local, Meter, attempt
 
-ANSWER_SECONDS = 30.0
-"""How long a cluster may take to answer."""
-CONNECT = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')"
-"""What the process does that tries an address."""
 NODE_RETRIES = 5
 """Number of further attempts for a task whose node or process has died."""
 
@@ -34,7 +26,7 @@ class OnRay:
     devices = 1
 
     def __init__(self, address: str):
-        self._ray, self._connected_here = _connect(address)
+        self._ray, self._connected_here = connect(address, "a sweep on Ray")
         have = self._ray.cluster_resources()
         kind = "GPU" if have.get("GPU") else "CPU"
         self.slots = max(1, int(have.get(kind, 1)))
@@ -53,7 +45,7 @@ class OnRay:
         while not ready:
             ready, _ = self._ray.wait(list(self._jobs), num_returns=1, timeout=1.0)
             meter.inside(next(iter(self._jobs.values())), 0.0)
-            nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in self._ray.nodes() if node["Alive"]}
+            nodes = living_nodes(self._ray)
             for lost in self._nodes.keys() - nodes.keys():
                 rest = f"{len(nodes)} left; its cells run again elsewhere" if len(nodes) else "none left"
                 meter.say(f"lost a node of the Ray cluster, {self._nodes[lost]}: {rest}")
@@ -72,43 +64,3 @@ class OnRay:
         self._jobs.clear()
         if self._connected_here:
             self._ray.shutdown()
-
-
-def _connect(address: str) -> tuple[Any, bool]:
-    """Return the module of Ray, connected to a cluster, and whether it was connected here."""
-    ray = require_extra("ray", "ray", "a sweep on Ray")
-    if ray.is_initialized():
-        return ray, False
-    require_answer(address)
-    on_sigterm = signal.getsignal(signal.SIGTERM)
-    dashboard = False if address == "local" else None
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=dashboard)
-    except Exception as error:
-        raise RiskpathError(f"no Ray cluster answers at {address!r}: {one_line(error)}") from None
-    if callable(on_sigterm):  # Ray has replaced it by its own, which ends the process
-        with contextlib.suppress(ValueError):  # signals can be handled in the main thread only
-            signal.signal(signal.SIGTERM, on_sigterm)
-    return ray, True
-
-
-def require_answer(address: str) -> None:
-    """Refuse an address at which no cluster answers. Ray itself would try for minutes and end the process, so another
-    process tries, for a limited time.
-    """
-    if address == "local":
-        return
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if address != "auto" and not (colon and port.isdigit() and host):
-        raise RiskpathError(f'a Ray address is "auto", "local" or "HOST:PORT", got {address!r}')
-    try:
-        if address != "auto":
-            socket.create_connection((host, int(port)), ANSWER_SECONDS).close()  # refused at once if nothing listens
-        done = subprocess.run([sys.executable, "-c", CONNECT, address], capture_output=True, timeout=ANSWER_SECONDS)
-    except OSError as error:
-        raise RiskpathError(f"no Ray cluster answers at {address!r}: {error}") from None
-    except subprocess.TimeoutExpired:
-        raise RiskpathError(f"no Ray cluster answers at {address!r} within {ANSWER_SECONDS:g} seconds") from None
-    if done.returncode:
-        reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise RiskpathError(f"no Ray cluster answers at {address!r}: {reason}")

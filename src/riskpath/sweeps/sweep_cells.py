@@ -104,7 +104,7 @@ class SweepCell:
         seconds = round(time.perf_counter() - began, 2)
         return {
             "lanes": self._records(run, seconds),
-            "device": jax.devices()[0].device_kind,
+            "device": jax.local_devices()[0].device_kind,
             "versions": versions(),
         }
 

@@ -25,6 +25,7 @@ from riskpath.agents.agent import Agent
 from riskpath.agents.experience import Logged
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import as_arrays
+from riskpath.envs.vector import Loss
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.packing import is_key
 from riskpath.files import disk_errors
@@ -105,6 +106,7 @@ def read_checkpoint(path: str | Path, agent: Agent | Sequence[Agent] | None, env
             "plan": decode(header["plan"]),
             "sources": sources,
             "first_seed": header.get("first_seed", 0),
+            "losses": [Loss(*loss) for loss in header.get("losses", [])],
         }
 
 
@@ -180,6 +182,7 @@ def _describe(run: RunState) -> dict[str, Any]:
         "data": len(run.lanes.store.rows) if isinstance(run.lanes.experience, Logged) else None,
         "random": str(jax.random.key_impl(run.lanes.keys)),
         "plan": encode(run.plan),
+        "losses": run.losses,
         "agents": [encode(agent) for agent in run.agents],
         # A Gymnasium environment does not reveal its state: it starts a new episode.
         "gymnasium": [source.name for source in run.sources],

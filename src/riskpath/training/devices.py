@@ -33,7 +33,7 @@ def chosen_kernels(agent: Agent) -> ModuleType | None:
     """Return the kernels that an agent's network asks for, or None; refuse them on other devices."""
     if not getattr(getattr(agent, "network", None), "gpu_kernels", False):
         return None
-    device = jax.devices()[0]
+    device = jax.local_devices()[0]
     if not device.device_kind.startswith("NVIDIA") or float(device.compute_capability) < OLDEST:
         needs = f"an NVIDIA GPU with compute capability {OLDEST:g} or newer"
         raise RiskpathError(f"gpu_kernels=True needs {needs}; this device is {device.device_kind}")

@@ -19,11 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from riskpath.envs.vector import VectorEnvironment, VectorStep
+from riskpath.envs.vector import EpisodesLost, VectorEnvironment, VectorStep
 from riskpath.evaluation.packing import Layout
 from riskpath.training import fused_loop as loop
 from riskpath.training.fused_loop import Choice
-from riskpath.training.lanes import Lanes, by_lane
+from riskpath.training.lanes import Lanes, begin_anew, by_lane
 from riskpath.training.rounds import Part, in_chunks
 from riskpath.types import EnvSpec, Keys
 
@@ -76,6 +76,15 @@ def _turn(
     return layout.pack(State(lanes, after.keys, choice, state.spec)), metrics, _asked(choice, draws)
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
+def _anew(layout: Layout, draws: bool, arrays: list[Array], shown: Any, explores: Any) -> tuple[list[Array], Any]:
+    """Choose again where environments began anew instead of stepping; by the same keys others act as before."""
+    state: State = layout.unpacked(arrays)
+    lanes = begin_anew(state.lanes, state.spec, *(by_lane(x, state.lanes.count) for x in shown))
+    after, choice = loop.choose(lanes, explores)
+    return layout.pack(State(lanes, after.keys, choice, state.spec)), _asked(choice, draws)
+
+
 def _asked(choice: Choice, draws: bool) -> tuple[Any, ...]:
     """Return what environments are asked for: actions and, if they draw from keys, those of the step and the reset."""
     flat = choice.action.reshape(-1, *choice.action.shape[2:])
@@ -88,7 +97,7 @@ def advance(
     """Train as `fused_loop.advance` does, with environments outside of the program.
 
     Ctrl-C takes effect between two iterations: within one the old state is donated and the new one not complete. In
-    the first one, which compiles, it takes effect at once.
+    the first one, which compiles, and where the environments have to wait, it takes effect at once.
     """
     sizes, draws = lanes.round, vector.draws_from_keys
     warms = min(steps, lanes.experience.warm_up - int(lanes.steps)) > 0
@@ -98,21 +107,32 @@ def advance(
     arrays, asked = _pack(layout, _arrays(state)), _asked(choice, draws)
 
     compiled = stopped = False
+    explores = np.asarray(warms)
+
+    def stepped() -> VectorStep:
+        """Step all environments; what began anew instead is asked again."""
+        nonlocal arrays, asked
+        while True:
+            action, *keys = asked
+            try:
+                return vector.step(np.asarray(action), *keys)
+            except EpisodesLost as lost:
+                arrays, asked = _anew(layout, draws, arrays, (lost.which, *lost.shown), explores)
 
     def turns(total: int, warm_up: bool) -> tuple[Lanes, dict[str, Any]]:
         """Take steps of every environment; return the lanes and the mean of the metrics of learning."""
-        nonlocal arrays, asked, compiled, stopped
+        nonlocal arrays, asked, compiled, stopped, explores
         if stopped:
             raise KeyboardInterrupt
         metrics = []
-        with delayed_interrupt(lambda: compiled) as stop:
+        with delayed_interrupt(lambda: compiled and not vector.waits) as stop:
             for turn in itertools.count(1):
                 vector.steps += sizes.num_envs
-                action, *keys = asked
-                outcome = vector.step(np.asarray(action), *keys)
+                outcome = stepped()
                 learns = not warm_up and turn % sizes.moves == 0
                 last = turn == total or (stop.is_set() and (learns or warm_up))
-                flags = np.array([learns, warm_up and not last])
+                explores = np.asarray(warm_up and not last)
+                flags = np.array([learns, explores])
                 arrays, new, asked = _turn(layout, draws, arrays, outcome, flags)
                 compiled = True
                 if learns:

@@ -6,6 +6,7 @@ environments of all lanes as its columns.
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -24,10 +25,11 @@ from riskpath.agents.replay_buffer import ReplayBuffer
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import as_arrays
 from riskpath.envs.vector import VectorEnvironment
+from riskpath.evaluation.rollout import repeat_memory
 from riskpath.training.devices import lane_mesh, placed_rows
 from riskpath.training.recent_episodes import RecentEpisodes, no_recent_episodes
 from riskpath.training.rounds import Round
-from riskpath.types import EnvSpec, Key, Keys, TimeStep, Transition, shapes_of
+from riskpath.types import EnvSpec, Key, Keys, TimeStep, Transition, shapes_of, tree_where
 
 CHECKS = ("a reward", "an observation", "an action mask")
 """What must be valid at every step: finite numbers, and at least one available action."""
@@ -186,6 +188,22 @@ def reset_on_host(vector: VectorEnvironment, keys: Keys, num_envs: int) -> tuple
     each = jax.vmap(lambda key: jax.random.split(key, num_envs))(keys)
     observation, mask = vector.reset(each.reshape(-1))
     return by_lane(observation, len(keys)), by_lane(mask, len(keys))
+
+
+def begin_anew(lanes: Lanes, spec: EnvSpec, which: Bool[Array, "L E"], observation: Array, action_mask: Array) -> Lanes:
+    """Return the same agents with the same experience, some of whose environments are at the start of a new episode.
+
+    The unfinished episodes do not count. Transitions of them stay: their times tell that no other one follows.
+    """
+    first = jax.vmap(jax.vmap(spec.first_time_step))(observation, action_mask)
+    memory = repeat_memory(lanes.agent_state.initial_memory, lanes.num_envs)
+    fresh = lambda new, old: jax.vmap(jax.vmap(tree_where))(which, new, old)
+    time_step, memory = fresh((first, memory), (lanes.time_step, lanes.memory))
+    zero = lambda x: jnp.where(which, 0.0, x)
+    state = eqx.tree_at(lambda s: s.episodes.recent, lanes.agent_state, replace_fn=zero)
+    recent = replace(lanes.recent, so_far=zero(lanes.recent.so_far))
+    so_far = zero(lanes.return_so_far)
+    return replace(lanes, agent_state=state, time_step=time_step, memory=memory, return_so_far=so_far, recent=recent)
 
 
 def by_lane(x: Any, count: int) -> Array:

@@ -1,4 +1,5 @@
-"""Warnings of one line: the agent does not suit the environment, or its critic predicts returns that are far off.
+"""Warnings of one line: the agent does not suit the environment, its critic predicts returns that are far off, or
+environments were lost.
 
 Lines go to the logger "riskpath", which prints them to standard error unless it is set up differently.
 """
@@ -83,6 +84,19 @@ def _starts_differ(lanes: Lanes) -> bool:
     first = np.asarray(lanes.time_step.observation)
     flat = first.reshape(first.shape[0] * first.shape[1], -1)
     return bool((flat != flat[:1]).any())
+
+
+def notice_of_losses(run: RunState) -> str | None:
+    """Return one line if environments were lost with their workers during training."""
+    if not run.losses:
+        return None
+    if len(run.losses) == 1:
+        return f"at step {run.losses[0].step:,}: {run.losses[0]}"
+    environments, last = sum(loss.environments for loss in run.losses), run.losses[-1].step
+    return (
+        f"lost environments with their workers {len(run.losses)} times, the last time at step {last:,}: new episodes "
+        f"began elsewhere, {environments} unfinished ones do not count"
+    )
 
 
 def notice_of_estimates(run: RunState) -> str | None:

@@ -62,6 +62,8 @@ def train_in_chunks(
             if part is None:
                 return
             lanes, metrics = part.lanes, part.metrics
+            if run.vector:
+                run.losses, run.vector.losses = [*run.losses, *run.vector.losses], ()
             if wrong := lanes.what_is_wrong(metrics, since=run.steps):  # before it becomes part of the run
                 raise TrainingStopped(wrong, run)
             if not part.whole:

@@ -30,7 +30,7 @@ from riskpath.training.dataset import Dataset
 from riskpath.training.lanes import stack
 from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.measured import SITUATIONS, Measured
-from riskpath.training.notices import notice_of_estimates
+from riskpath.training.notices import notice_of_estimates, notice_of_losses
 from riskpath.training.progress import counting
 from riskpath.training.recording import stored_episodes
 from riskpath.training.run_state import RunState
@@ -94,7 +94,8 @@ class Run(RunState):
         agents, lanes = serve(self, [parse_risk(risk) for risk in risks], floor, setting)
         repeat = lambda listed: [listed[setting]] * len(agents) if listed else []
         sources, environments = repeat(self.sources), repeat(self.environments)
-        return Run(agents, environments, self.seeds, lanes, sources=sources, first_seed=self.first_seed)
+        parts = {"sources": sources, "workers": self.workers, "first_seed": self.first_seed}
+        return Run(agents, environments, self.seeds, lanes, **parts)
 
     def policy(
         self,
@@ -114,7 +115,7 @@ class Run(RunState):
         lane = self._lane(seed, setting)
         if risk is not None or floor is not None:
             return self.serve(*([] if risk is None else [risk]), floor=floor, setting=setting).policy(seed)
-        cpu = jax.devices("cpu")[0]  # one small network at a time is faster there than on a GPU
+        cpu = jax.local_devices(backend="cpu")[0]  # one small network at a time is faster there than on a GPU
         if self._copied is None or self._copied[0] is not self.lanes:  # copy all lanes at once
             self._copied = self.lanes, jax.device_get((self.lanes.agent, self.lanes.agent_state))
         agent, state = jax.tree.map(
@@ -178,7 +179,8 @@ class Run(RunState):
         inputs.require_alike(self.spec, environments[0].spec)
         if isinstance(environments[0], LoggedEnvironment):
             raise RiskpathError("this run was trained on data, without an environment: give evaluate(env=…)")
-        elsewhere = Run(self.agents, environments, self.seeds, lanes, sources=sources, first_seed=self.first_seed)
+        parts = {"sources": sources, "workers": self.workers, "first_seed": self.first_seed}
+        elsewhere = Run(self.agents, environments, self.seeds, lanes, **parts)
         episodes = episodes_for(elsewhere, episodes)
         with counting("evaluating", "episodes") if progress else nullcontext() as show:
             returns = sample_returns(elsewhere, lanes, episodes, seed, max_episode_steps, show)
@@ -266,9 +268,8 @@ class Run(RunState):
 
     @property
     def notices(self) -> list[str]:
-        """Return warnings about this run, one line each: estimates far outside of the returns."""
-        line = notice_of_estimates(self)
-        return [line] if line else []
+        """Return warnings about this run, one line each: estimates far outside of the returns, lost environments."""
+        return [line for line in (notice_of_estimates(self), notice_of_losses(self)) if line]
 
     def values(self, discount: float = 1.0) -> np.ndarray:
         """Return β of the whole return of every lane's policy: [settings, seeds]; exact where the problem is finite."""

@@ -11,7 +11,8 @@ from jaxtyping import Array, Bool, Shaped
 from riskpath.agents.agent import Agent
 from riskpath.envs.environment import Environment
 from riskpath.envs.finite import name_of
-from riskpath.envs.vector import VectorEnvironment
+from riskpath.envs.vector import Loss, VectorEnvironment
+from riskpath.envs.workers import LocalWorkers, Workers
 from riskpath.evaluation.predictions import first_observations, initial_values
 from riskpath.training.lanes import Lanes
 from riskpath.training.logged import LoggedEnvironment
@@ -42,6 +43,10 @@ class RunState:
     """Where the host steps the environments: how to make those of each setting."""
     vector: VectorEnvironment | None = field(default=None, repr=False)
     """The environments being trained on, if the host steps them."""
+    workers: Workers = field(default_factory=LocalWorkers, repr=False)
+    """Who steps them."""
+    losses: list[Loss] = field(default_factory=list, repr=False)
+    """Environments that were lost with a worker during training."""
     first_seed: int = 0
     """Number of the first seed."""
     _copied: tuple[Lanes, Any] | None = field(default=None, repr=False)

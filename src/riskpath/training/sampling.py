@@ -68,6 +68,6 @@ def sample_returns(
     own = run.sources[0].translation.max_episode_steps
     cut = limit if own is None or limit < own else None
     width = min(episodes, max(FEWEST_ENVIRONMENTS, ENVIRONMENTS // lanes.count))
-    with closing(module.GymnasiumVector(run.sources, run.seeds * width, limit=cut)) as vector:
+    with closing(run.workers.for_evaluation().vector(run.sources, run.seeds * width, cut)) as vector:
         players = (lanes.agent, lanes.agent_state, vector, run.spec)
         return rollout_on_host(*players, episodes, cut, key=jax.random.key(seed), progress=progress)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from riskpath.agents.agent import Agent
+from riskpath.envs.workers import LocalWorkers, Workers, as_workers
 from riskpath.errors import RiskpathError
 from riskpath.training import inputs
 from riskpath.training.begin import begin, go_on
@@ -15,7 +16,7 @@ from riskpath.training.devices import chosen_kernels
 from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.outer_loop import Callback, checked, train_in_chunks, values
 from riskpath.training.plan import Plan
-from riskpath.training.progress import TrainingBar
+from riskpath.training.progress import TrainingBar, working
 from riskpath.training.run import Run, keep
 from riskpath.validation import given, require_counts, require_whole
 
@@ -33,7 +34,7 @@ def train(
     progress: bool | Callback = False,
     evaluate_every: int | None = None,
     evaluator: Callable[[Run], dict[str, Any]] | None = None,
-    workers: bool = False,
+    workers: bool | str | Workers | None = None,
     devices: int | None = None,
     checkpoint: Checkpointer | str | Path | None = None,
     callbacks: Sequence[Callback] = (),
@@ -61,7 +62,8 @@ def train(
         evaluate_every: Steps between evaluations of the greedy policies, kept in `run.curve`; one more at the end.
             They are exact on small finite problems. Otherwise they play 1,000 episodes, or 20 if the host steps them.
         evaluator: A function of the run whose result (a dictionary) is kept there instead of the values.
-        workers: Step each Gymnasium environment in a process of its own; worth it if a step is slow.
+        workers: Who steps Gymnasium environments, worth it if a step is slow: True for a process for each of them,
+            "ray" or the address of a Ray cluster, or `rp.RayWorkers`. By default this process, or as before.
         devices: The largest number of local devices that share the lanes; by default the most that divide their number.
         checkpoint: A folder to save to at the start, every five minutes and at the end, or a `Checkpointer`. Only
             `Checkpointer(path, overwrite=True)` replaces another run that was saved there.
@@ -73,13 +75,15 @@ def train(
     inputs.require_functions(progress, evaluator, callbacks)
     if steps is None and not isinstance(agent, Run):
         raise RiskpathError("give steps=…, the environment steps for each lane")
+    who = None if workers is None else as_workers(workers)
     checkpointer, continued = _as_checkpointer(checkpoint), isinstance(agent, Run)
-    if isinstance(agent, Run):
-        if data is not None:
-            raise RiskpathError("a run is continued with the data it was trained on, which it holds: give no data")
-        run = go_on(agent, env, seeds, num_envs, workers)
-    else:
-        run = begin(agent, env, data, seeds, num_envs, seed, first_seed, devices, workers)
+    if continued and data is not None:
+        raise RiskpathError("a run is continued with the data it was trained on, which it holds: give no data")
+    with working("starting workers") if progress is True and who and who.on_cluster else contextlib.nullcontext():
+        if isinstance(agent, Run):
+            run = go_on(agent, env, seeds, num_envs, who)
+        else:
+            run = begin(agent, env, data, seeds, num_envs, seed, first_seed, devices, who or LocalWorkers())
     if steps is not None:
         run.plan = Plan(run.steps, steps, evaluate_every)
     if (plan := run.plan) is None:
