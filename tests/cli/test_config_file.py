@@ -26,7 +26,8 @@ def test_a_configuration_contains_every_option_that_says_what_a_run_is():
 
 def test_what_is_written_is_read_again(tmp_path, unchecked):
     agent = rp.TQL("wang:-0.75", 0.9, rp.Network(hidden=(16, 8), window=3), rp.Training(kappa=0.5), critic="trajectory")
-    options = TrainOptions("ThreeState", "TQL", agent, 100, 2, 4, 5, ("p_win=0.8",), None, False, 10.0, 50)
+    first = ("ThreeState", "TQL", agent, 100, 2, 4, 5, "processes")
+    options = TrainOptions(*first, set=("p_win=0.8",), checkpoint_every=10.0, checkpoint_steps=50)
     again = read(tmp_path, write_options(options))
     assert dataclasses.replace(again, config=None) == options
     assert write_options(again) == write_options(options)
