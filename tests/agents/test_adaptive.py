@@ -187,16 +187,23 @@ def twin(critics: Any, number: int) -> Any:
     return jax.tree.map(lambda x: x[number] if eqx.is_array(x) else x, critics)
 
 
-def by_hand(predicted, target, utility) -> float:
-    """Return the smooth quantile loss with weighted atoms, and the pseudo-Huber error of the expected utility."""
+def by_hand(predicted, target, utility, extent: float = 1.0) -> float:
+    """Return the smooth quantile loss with weighted atoms, and the pseudo-Huber error of the expected utility.
+
+    The error is relative to the extent of utilities: that of all returns, 2 units here; 1 for goals.
+    """
     total = 0.0
     for theta, tau in zip(predicted, LEVELS, strict=True):
         for y, prob in zip(target, PROBS, strict=True):
             u = y - theta
             huber = 0.5 * u * u / KAPPA if abs(u) <= KAPPA else abs(u) - 0.5 * KAPPA
             total += prob * ((tau - 0.5) * u + 0.5 * huber)
-    error = sum(p * (utility(a) - utility(b)) for p, a, b in zip(PROBS, predicted, target, strict=True))
-    return total / 6 + 0.5 * 2 * (np.sqrt(1 + error**2) - 1)
+    error = sum(p * (utility(a) - utility(b)) for p, a, b in zip(PROBS, predicted, target, strict=True)) / extent
+    return total / 6 + 0.5 * 2 * 16**2 * (np.sqrt(1 + (error / 16) ** 2) - 1)
+
+
+def extent_of(risk: str) -> float:
+    return 2.0 if risk.startswith("wang") else 1.0
 
 
 def candidate_utility(risk: rp.DistortionMeasure, candidate: int, so_far: float, weight: float, z: float) -> float:
@@ -210,7 +217,8 @@ def candidate_utility(risk: rp.DistortionMeasure, candidate: int, so_far: float,
         knots = np.concatenate([np.full(below, -3.0), np.full(ATOMS - below, 3.0)])
     edges = np.concatenate([[-1e3], knots, [1e3]])
     at = lambda x: sum(s * (np.clip(x, a, b) - a) for s, a, b in zip(slope, edges[:-1], edges[1:], strict=True))
-    return float(at(so_far + weight * z) - at(knots[0])) / weight
+    whole = so_far + weight * z
+    return float(at(whole) - at(knots[0]) + TIE * whole) / weight
 
 
 @pytest.mark.parametrize("terminated", [False, True])
@@ -249,7 +257,7 @@ def test_the_loss_is_its_equation(risk, length, terminated):
         evaluated = law_of(agent, state, twin(other.params.critic, 1 - own), part, after, 1)[:, best]
         target = SCALE * 1.5 + (0.0 if terminated else 0.9) * evaluated
         predicted = law_of(agent, state, mine, part, context, 0)[:, 2]
-        losses.append(by_hand(predicted, target, lambda z, context=context: utility(context, z)))
+        losses.append(by_hand(predicted, target, lambda z, context=context: utility(context, z), extent_of(risk)))
     assert losses[0] != pytest.approx(losses[1], rel=1e-3)
     assert loss_of(agent, state, part, jax.random.key(7), 2, done=0.5) == pytest.approx(np.mean(losses), rel=1e-3)
 
@@ -336,7 +344,7 @@ def test_the_loss_over_several_steps_is_its_equation(risk, progress, most):
         weight = 0.25**progress / 0.5  # by_hand has one of a half
         quantiles, whole = (
             by_hand(predicted, target, lambda z: 0.0),
-            by_hand(predicted, target, lambda z, before=before: utility(before, z)),
+            by_hand(predicted, target, lambda z, before=before: utility(before, z), extent_of(risk)),
         )
         losses.append(quantiles + weight * (whole - quantiles))
         lasts.append(last)
