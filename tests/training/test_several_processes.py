@@ -3,6 +3,7 @@
 Each has two CPU devices. The lanes are those of one process, and every process gets all of the values.
 """
 
+import dataclasses
 import json
 import os
 import socket
@@ -14,18 +15,11 @@ import numpy as np
 import pytest
 
 import riskpath as rp
+from tests.sweeps.tiny_sweep import TINY
 
 PROCESSES, EACH = 2, 2
 """Processes, and seeds and devices of each of them."""
-TRAINING = rp.Training(
-    learning_starts=40,
-    target_update_interval=10,
-    batch_size=4,
-    num_quantiles=4,
-    num_target_quantiles=4,
-    num_action_quantiles=4,
-)
-AGENT = rp.IQN(rp.CVaR(0.1), network=rp.Network(head="table"), training=TRAINING)
+AGENT = dataclasses.replace(TINY, network=rp.Network(head="table"))
 
 
 def train(seeds: int, first_seed: int = 0) -> rp.Run:
