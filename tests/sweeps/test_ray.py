@@ -122,8 +122,10 @@ def test_mountain_car_has_the_same_numbers(two_nodes, tmp_path, unchecked):
 
 def test_ctrl_c_and_sigterm_end_a_command_with_one_line(two_nodes, tmp_path):
     command = [sys.executable, "-m", "riskpath", "reproduce", "mountain-car", "--quick", "--ray", two_nodes]
+    command += ["--out", str(tmp_path / "car")]
+    heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # tests in the background ignore it
     for number in (signal.SIGINT, signal.SIGTERM):
-        with subprocess.Popen([*command, "--out", str(tmp_path / "car")], stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heard) as process:
             assert process.stderr is not None
             while process.stderr.readline() != "0 of 4 cells done\n":
                 assert process.poll() is None
