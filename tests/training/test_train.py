@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import riskpath as rp
+from riskpath.training import fused_loop
 from riskpath.training.inputs import as_environment
+from riskpath.training.lanes import start
 from tests.training.fakes import Counting
 from tests.training.sizes import TINY_IQN
 
@@ -92,6 +94,35 @@ def test_a_run_on_a_problem_with_features_evaluates_saves_and_loads(tmp_path, un
     loaded = rp.load(tmp_path / "run")
     assert (loaded.values() == run.values()).all()
     assert loaded.policy(1).estimate(start) == run.policy(1).estimate(start)
+
+
+class Numbered(rp.Environment):
+    """A user's environment, with plain numbers and a word among its fields."""
+
+    length: int = 3
+    fee: float = 0.5
+    name: str = "toll"
+
+    @property
+    def spec(self) -> rp.EnvSpec:
+        return rp.EnvSpec(num_actions=2, observation_shape=(1,), max_episode_steps=self.length)
+
+    def reset(self, key):
+        return jnp.zeros((1,)), jnp.zeros(())
+
+    def step(self, key, state, action):
+        state = state + 1
+        reward = jnp.where(action == 1, -self.fee, 0.0)
+        return state[None], state, reward, state >= self.length, jnp.zeros((), bool)
+
+    def action_mask(self, state):
+        return jnp.ones((2,), bool)
+
+
+def test_an_environment_may_have_plain_numbers_as_fields(unchecked):
+    lanes = start([Counting()] * 2, [Numbered()] * 2, seeds=1, num_envs=2, seed=0)
+    after, _ = eqx.filter_eval_shape(fused_loop.chunk, lanes, Numbered().spec, jnp.asarray(1))
+    assert jax.tree.structure(after) == jax.tree.structure(lanes)
 
 
 def test_going_on_equals_going_through(unchecked):

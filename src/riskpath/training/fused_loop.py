@@ -100,7 +100,8 @@ def step_environments(lanes: Lanes, choice: Choice, cut: Bool[Array, " E"]) -> t
     each = eqx.filter_vmap(step_and_reset, in_axes=(None, 0, 0, 0, 0, 0, None, None))
     arguments = (lanes.env_state, choice.action, choice.env_keys, choice.reset_keys)
     starting = (lanes.agent, lanes.agent_state.initial_memory) if starts else (None, None)
-    every = eqx.filter_vmap(each, in_axes=(0, 0, 0, 0, 0, None, 0, 0))
+    lane = eqx.if_array(0)  # an environment may have other fields, such as whole numbers
+    every = eqx.filter_vmap(each, in_axes=(lane, 0, 0, 0, 0, None, lane, 0))
     env_state, outcome, memory = every(lanes.env, *arguments, cut, *starting)
     return eqx.tree_at(lambda s: s.env_state, lanes, env_state), outcome, memory
 
