@@ -4,11 +4,14 @@
     python benchmarks/learning/learned_floors.py --problems RiskyGrid       only this one
     python benchmarks/learning/learned_floors.py --draw                     only the figure, from stored results
 
+    python benchmarks/learning/learned_floors.py --scale 10                 with ten times the steps, in own rows
+
 Every agent is trained once for the mean with a floor; this training serves all floors. The controls are Adaptive for
-the mean without a floor, and IQN for CVaR 0.1, with the same budget. Policies are evaluated exactly. A floor is
-*reached* if the mean is at most 2 % of the extent of the frontier below the best one, and CVaR at most 2 % below the
-floor; the extent is the distance between the policy with the best mean and the safest one, in each coordinate.
-Results go to benchmarks/results/learned_floors.json after every agent.
+the mean without a floor, and IQN for CVaR 0.1, with the same budget; AdaptivePPO takes 25 times the steps, in 128
+environments. Policies are evaluated exactly, draws between two policies in sampled episodes. A floor is *reached* if
+the mean is at most 2 % of the extent of the frontier below the best one, and CVaR at most 2 % below the floor; the
+extent is the distance between the policy with the best mean and the safest one, in each coordinate. Results go to
+benchmarks/results/learned_floors.json after every agent.
 """
 
 import argparse
@@ -30,6 +33,9 @@ FLOORS = {"RiskyGrid": (73.0, 75.0, 79.0), "BettingGame": (-10.0, 0.0, 10.0)}
 STEPS = {"RiskyGrid": 40_000, "BettingGame": 80_000}
 REPLAY = rp.Training(batch_size=64, num_quantiles=32, train_freq=16, learning_starts=4_000, buffer_size=80_000)
 NETWORK = rp.Network(hidden=(64, 64))
+ROLLOUTS = rp.RolloutTraining(length=16, epochs=4, minibatches=8)
+NUM_ENVS, BUDGET = {"AdaptivePPO": 128}, {"AdaptivePPO": 25}
+"""Environments (16 for all others), and steps as a multiple of those of the others."""
 NEAR = 0.02
 
 
@@ -38,7 +44,7 @@ def agents(floor: float) -> dict[str, rp.Agent]:
     floored: dict[str, Any] = {"subject_to": {RISK: floor}, "network": NETWORK}
     return {
         "Adaptive": rp.Adaptive("mean", training=REPLAY, **floored),
-        "AdaptivePPO": rp.AdaptivePPO("mean", **floored),
+        "AdaptivePPO": rp.AdaptivePPO("mean", training=ROLLOUTS, **floored),
         "Adaptive for the mean": rp.Adaptive("mean", network=NETWORK, training=REPLAY),
         "IQN": rp.IQN(RISK, network=NETWORK, training=rp.Training(train_freq=16, learning_starts=4_000)),
     }
@@ -51,10 +57,10 @@ def frontier_of(problem: str) -> dict[str, Any]:
     return {"means": whole.means.tolist(), "values": whole.values.tolist(), "best": own.means.tolist()}
 
 
-def measure(agent: rp.Agent, problem: str, seeds: int, steps: int) -> dict[str, Any]:
+def measure(agent: rp.Agent, problem: str, seeds: int, steps: int, num_envs: int) -> dict[str, Any]:
     """Train one agent and return mean and CVaR of its policies: a list over floors of lists over seeds."""
     began = time.process_time()
-    run = rp.train(agent, problem, steps=steps, seeds=seeds, num_envs=16, seed=1, progress=False)
+    run = rp.train(agent, problem, steps=steps, seeds=seeds, num_envs=num_envs, seed=1, progress=False)
     if isinstance(agent, rp.Adaptive | rp.AdaptivePPO) and agent.subject_to is not None:
         found = run.floors(FLOORS[problem])
         means, values = found.means, found.values
@@ -79,7 +85,7 @@ def draw(problems: dict[str, Any], path: Path) -> None:
     figure, axes = plot.panels(1, len(problems), 4.2, 3.4)
     for axis, (name, record) in zip(axes[0], problems.items(), strict=True):
         exact = record["exact"]
-        axis.plot(exact["values"], exact["means"], color="0.6", label="exact frontier", zorder=1)
+        axis.plot(exact["values"], exact["means"], ".", color="0.6", label="exact frontier", zorder=1)
         axis.plot(record["floors"], exact["best"], "|", color="0.4", markersize=14, label="floors", zorder=1)
         for row, colour, mark in zip(record["rows"], plot.PALETTE, "osx^", strict=False):
             axis.plot(
@@ -100,12 +106,13 @@ def main() -> None:
     parser.add_argument("--agents", nargs="*")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="instead of each problem's own")
+    parser.add_argument("--scale", type=int, default=1, help="multiplies the steps; other numbers than 1 make new rows")
     parser.add_argument("--draw", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     problems = json.loads(options.out.read_text())["problems"] if options.out.exists() else {}
     for problem in [] if options.draw else options.problems:
-        steps, floors = options.steps or STEPS[problem], FLOORS[problem]
+        base, floors = options.scale * (options.steps or STEPS[problem]), FLOORS[problem]
         stored = problems.get(problem, {})
         known = stored.get("floors") == list(floors)  # the exact frontier takes minutes
         record = {"floors": list(floors), "exact": stored["exact"] if known else frontier_of(problem)}
@@ -113,11 +120,13 @@ def main() -> None:
         for name, agent in agents(floors[1]).items():
             if options.agents and name not in options.agents:
                 continue
-            row = {"agent": name, "steps": steps, "seeds": options.seeds}
-            row |= measure(agent, problem, options.seeds, steps)
+            steps = base * BUDGET.get(name, 1)
+            title = name if options.scale == 1 else f"{name}, {options.scale} × the steps"
+            row = {"agent": title, "steps": steps, "seeds": options.seeds}
+            row |= measure(agent, problem, options.seeds, steps, NUM_ENVS.get(name, 16))
             if len(row["means"]) == len(floors):
                 row["reached"] = reached(record, row)
-            rows[name] = row
+            rows[title] = row
             print(problem, row, flush=True)
             problems[problem] = {**record, "rows": list(rows.values())}
             command = "python benchmarks/learning/learned_floors.py"

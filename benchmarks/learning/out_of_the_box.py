@@ -28,6 +28,10 @@ LEAST = 0.02
 """A problem counts if risk matters in it: the advantage is at least this many standard deviations."""
 
 
+PARTS = ("hidden", "n_steps")
+"""What can be set besides fields of `rp.Training`."""
+
+
 def problem(seed: int) -> tuple[rp.FiniteMDP, str]:
     """Return the table of a seed, and its measure."""
     rng = np.random.default_rng(seed)
@@ -47,7 +51,11 @@ def train(seed: int, mdp: rp.FiniteMDP, risk: str, steps: int, given: dict[str, 
     """Return the line of a problem."""
     law, best = rp.solve(mdp, "mean").law, rp.solve(mdp, risk).value
     control, began = law.risk(risk), time.perf_counter()
-    run = rp.train(rp.Adaptive(risk, training=rp.Training(**given)), mdp, steps=steps, seed=seed)
+    parts = {name: value for name, value in given.items() if name in PARTS}
+    training = rp.Training(**{name: value for name, value in given.items() if name not in PARTS})
+    if "hidden" in parts:
+        parts["network"] = rp.Network(hidden=tuple(parts.pop("hidden")))
+    run = rp.train(rp.Adaptive(risk, training=training, **parts), mdp, steps=steps, seed=seed)
     value = float(rp.parse_risk(risk).value(run.law(0, 0, 1.0, None)))
     return {
         "seed": seed,
@@ -81,14 +89,16 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=20)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--part", default="1/1")
-    parser.add_argument("--set", nargs="*", default=[], help="numbers of rp.Training, for example batch_size=128")
+    parser.add_argument("--set", nargs="*", default=[], help="for example batch_size=128 hidden=[256,256]")
+    parser.add_argument("--only", type=int, nargs="*", help="only the problems with these seeds")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     lines = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
     part, parts = (int(x) for x in options.part.split("/"))
     given = {name: json.loads(value) for name, value in (text.split("=") for text in options.set)}
     done = {line["seed"] for line in lines}
-    for seed in [s for s in list(itertools.islice(problems(), options.problems))[part - 1 :: parts] if s not in done]:
+    chosen = options.only or list(itertools.islice(problems(), options.problems))
+    for seed in [s for s in chosen[part - 1 :: parts] if s not in done]:
         lines.append(train(seed, *problem(seed), options.steps, given))
         options.out.parent.mkdir(parents=True, exist_ok=True)
         with options.out.open("a") as file:

@@ -135,7 +135,62 @@ def sb3(size: dict[str, Any]) -> Iterator[int]:
         yield model._n_updates - before
 
 
-PEERS = {"rejax": rejax, "sb3": sb3}
+def rejax_ppo(size: dict[str, Any]) -> Iterator[int]:
+    """Train Rejax' PPO; several seeds side by side by `vmap`."""
+    import jax  # the peer's own, not ours
+    from rejax import PPO  # pyright: ignore[reportMissingImports]
+
+    steps = 5 * size["num_envs"] * size["length"]
+    algorithm = PPO.create(
+        env="CartPole-v1",
+        agent_kwargs={"hidden_layer_sizes": tuple(size["hidden"]), "activation": "tanh"},
+        num_envs=size["num_envs"],
+        num_steps=size["length"],
+        num_epochs=size["epochs"],
+        num_minibatches=size["minibatches"],
+        total_timesteps=steps,
+        eval_freq=steps,
+        skip_initial_evaluation=True,
+    ).replace(eval_callback=lambda algorithm, state, rng: ())  # evaluation is not measured
+
+    def train(state: Any) -> Any:
+        return algorithm.train(train_state=state)[0]
+
+    if size["seeds"] == 1:
+        train, state = jax.jit(train), algorithm.init_state(jax.random.key(0))
+    else:
+        train = jax.jit(jax.vmap(train))
+        state = jax.vmap(algorithm.init_state)(jax.random.split(jax.random.key(0), size["seeds"]))
+    while True:
+        state = jax.block_until_ready(train(state))
+        yield steps * size["seeds"]
+
+
+def sb3_ppo(size: dict[str, Any]) -> Iterator[int]:
+    """Train PPO of Stable-Baselines3, one seed."""
+    import torch  # pyright: ignore[reportMissingImports]
+    from stable_baselines3 import PPO  # pyright: ignore[reportMissingImports]
+    from stable_baselines3.common.env_util import make_vec_env  # pyright: ignore[reportMissingImports]
+
+    torch.set_num_threads(1)
+    rollout = size["num_envs"] * size["length"]
+    model = PPO(
+        "MlpPolicy",
+        make_vec_env("CartPole-v1", size["num_envs"]),
+        policy_kwargs={"net_arch": [*size["hidden"]]},
+        n_steps=size["length"],
+        n_epochs=size["epochs"],
+        batch_size=rollout // size["minibatches"],
+        device="cpu",
+        seed=0,
+    )
+    while True:
+        before = model.num_timesteps
+        model.learn(10 * rollout, reset_num_timesteps=False)
+        yield model.num_timesteps - before
+
+
+PEERS = {"rejax": rejax, "sb3": sb3, "rejax-ppo": rejax_ppo, "sb3-ppo": sb3_ppo}
 
 
 def install(into: Path) -> None:
@@ -156,10 +211,10 @@ def ask(peers: Path, peer: str, size: dict[str, int], seconds: float, repeats: i
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def take_turns_command(peers: Path, peer: str, size: dict[str, Any]) -> list[str]:
-    """Return the command that lets a peer `take_turns` with other programs."""
+def take_turns_command(peers: Path, peer: str, size: dict[str, Any], program: str | None = None) -> list[str]:
+    """Return the command that lets a peer, or another program of its environment, `take_turns` with others."""
     script = str(Path(__file__).resolve())
-    return [_python(peers, peer), "-I", "-W", "ignore", script, "take-turns", peer, json.dumps(size)]
+    return [_python(peers, peer), "-I", "-W", "ignore", script, "take-turns", program or peer, json.dumps(size)]
 
 
 def versions(peer: str) -> dict[str, str]:
@@ -178,14 +233,14 @@ def main() -> None:
     measuring = commands.add_parser("measure", help="called by throughput.py")
     measuring.add_argument("peer", choices=PEERS)
     measuring.add_argument("request", type=json.loads)
-    turns = commands.add_parser("take-turns", help="called by gymnasium_speed.py")
+    turns = commands.add_parser("take-turns", help="called by gymnasium_speed.py and ppo_speed.py")
     turns.add_argument("peer", choices=PEERS)
     turns.add_argument("size", type=json.loads)
     options = parser.parse_args()
     if options.command == "install":
         return install(options.into)
     if options.command == "take-turns":
-        return take_turns(PEERS[options.peer](options.size), versions=versions(options.peer))
+        return take_turns(PEERS[options.peer](options.size), versions=versions(options.peer.removesuffix("-ppo")))
     work = PEERS[options.peer](options.request.pop("size"))
     print(json.dumps({**measure(work, **options.request), "versions": versions(options.peer)}))
     return None

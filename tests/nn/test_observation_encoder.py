@@ -225,7 +225,7 @@ def test_what_is_sensed_is_learned_used_and_kept(image, tmp_path, unchecked):
 @pytest.mark.parametrize("agent", [rp.IQTD3, rp.TQL, rp.TQLContinuous], ids=lambda kind: kind.__name__)
 def test_every_agent_can_normalise_and_see_images(agent, unchecked):
     class Picture(gymnasium.Env):
-        observation_space = gymnasium.spaces.Box(0, 255, (5, 5, 3), np.uint8)
+        observation_space = gymnasium.spaces.Box(-9.0, 9.0, (5, 5, 3), np.float32)  # bytes are never normalised
         action_space = (
             gymnasium.spaces.Discrete(2) if agent is rp.TQL else gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
         )
@@ -237,7 +237,7 @@ def test_every_agent_can_normalise_and_see_images(agent, unchecked):
         def step(self, action):
             return self.observation_space.sample(), 1.0, bool(self.np_random.random() < 0.2), False, {}
 
-    network = rp.Network(hidden=(8,), history_size=4, window=2, normalize_observations=True)
+    network = rp.Network(hidden=(8,), conv_channels=(4,), history_size=4, window=2, normalize_observations=True)
     few: Any = {
         "batch_size": 8,
         "num_quantiles": 4,
