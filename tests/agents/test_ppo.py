@@ -101,6 +101,7 @@ def test_an_episode_that_was_lost_ends_where_another_one_begins(unchecked):
     rewards = jnp.asarray(np.arange(10).reshape(5, 2), jnp.float32)
     steps = Transition(rewards, rewards, rewards, rewards, no, ended, no, time, rewards, ())
     np.testing.assert_array_equal(unfinished(steps), no.at[0, 0].set(True))
+    assert unfinished(jax.tree.map(lambda x: x[:1], steps)).shape == (1, no.shape[1])  # rollouts of one step
     agent = rp.PPO(discount=0.5, training=rp.RolloutTraining(gae_lambda=0.5))
     np.testing.assert_array_equal(decay_of(agent, steps)[:, 0], [0.0, 0.25, 0.0, 0.25, 0.0])
     returns, known = final_returns(steps)

@@ -173,11 +173,16 @@ def test_wrong_numbers_are_refused(kind, fields, message):
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [rp.CVaRPolicyGradient, rp.ReturnCapping, rp.WCPG])
 def test_it_learns_to_bet_or_not(kind):
-    """One bet: 10 with probability 0.9, else −10, or 1 for sure."""
-    outcomes = {("s", "bet"): [(0.9, 10.0, "end"), (0.1, -10.0, "end")], ("s", "safe"): [(1.0, 1.0, "end")]}
+    """One bet with the higher mean and the larger variance.
+
+    At level 0.1 WCPG prefers the other action wherever its policy is, at 0.95 the bet. With 10 or −10 for a bet it
+    would have two optima: where the bet is certain, a little of the safe action adds variance.
+    """
+    bet, safe = [(0.8, 3.0, "end"), (0.2, -3.0, "end")], [(0.5, 2.0, "end"), (0.5, 0.0, "end")]
+    outcomes = {("s", "bet"): bet, ("s", "safe"): safe}
     problem: Any = rp.FiniteMDP.from_outcomes(outcomes, "s", terminal=["end"])
-    training = rp.RolloutTraining(length=4, epochs=1, minibatches=1, learning_rate=0.02, entropy_weight=0.0)
-    agents = [kind(f"cvar:{level}", network=rp.Network(hidden=(8,)), training=training) for level in (0.1, 0.9)]
+    training = rp.RolloutTraining(length=4, epochs=1, minibatches=1, learning_rate=0.02, entropy_weight=0.2)
+    agents = [kind(f"cvar:{level}", network=rp.Network(hidden=(8,)), training=training) for level in (0.1, 0.95)]
     run = rp.train(agents, problem, steps=16_384, num_envs=64, seeds=2)
-    best = [1.0, rp.solve(problem, "cvar:0.9").value]
+    best = [rp.solve(problem, agent.risk).value for agent in agents]
     np.testing.assert_allclose(run.values(), np.tile(np.array(best)[:, None], 2), atol=1e-5)

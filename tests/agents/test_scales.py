@@ -13,6 +13,7 @@ import riskpath as rp
 from riskpath.agents.abilities import Quantiles
 from riskpath.agents.episodes import no_episodes
 from riskpath.agents.learning import new_state, scales
+from riskpath.agents.replay_buffer import unpack
 from riskpath.envs.environment import Environment
 from riskpath.types import EnvSpec
 
@@ -21,10 +22,11 @@ SIZES |= {"batch_size": 4, "buffer_size": 400, "learning_starts": 0}
 NETWORK = rp.Network(hidden=(8,), history_size=4, window=2)
 TRAINING = rp.Training(**SIZES, learning_rate=1e-2, target_update_interval=20)
 CONTINUOUS = rp.Training(**SIZES, train_freq=2)
+EXPLORING: dict[str, Any] = {"network": NETWORK, "training": TRAINING, "exploration": rp.EpsilonGreedy(final_eps=0.25)}
 AGENTS = {
-    "IQN": rp.IQN(rp.CVaR(0.25), network=NETWORK, training=TRAINING),
-    "CVaRDRL": rp.CVaRDRL(rp.CVaR(0.25), network=NETWORK, training=TRAINING),
-    "TQL": rp.TQL(rp.CVaR(0.25), network=NETWORK, training=TRAINING),
+    "IQN": rp.IQN(rp.CVaR(0.25), **EXPLORING),
+    "CVaRDRL": rp.CVaRDRL(rp.CVaR(0.25), **EXPLORING),
+    "TQL": rp.TQL(rp.CVaR(0.25), **EXPLORING),
     "IQTD3": rp.IQTD3(rp.CVaR(0.25), network=NETWORK, training=CONTINUOUS),
 }
 
@@ -65,9 +67,8 @@ def years(unit: float = 1.0, bonus: float = 0.0) -> rp.FiniteMDP:
 
 def stored_actions(run: rp.Run) -> np.ndarray:
     """Return the actions in the replay buffer."""
-    parts = jax.tree.leaves(run.lanes.store.example)
-    first = int(np.prod(parts[0].shape))  # the observation comes before
-    return np.asarray(run.lanes.store.rows[..., first : first + 1])
+    store = run.lanes.store
+    return np.asarray(jax.vmap(jax.vmap(lambda row: unpack(store.example, row)))(store.rows[: store.num_added]).action)
 
 
 def predicted(run: rp.Run) -> np.ndarray:

@@ -210,7 +210,7 @@ def decay_of(agent: RolloutAgent, steps: Transition) -> Float[Array, "T E"]:
 def unfinished(steps: Transition) -> Bool[Array, "T E"]:
     """Tell after which steps another episode follows although theirs has not ended: the environment was lost."""
     goes_on = (steps.time[1:] == steps.time[:-1] + 1) | steps.terminated[:-1] | steps.truncated[:-1]
-    return jnp.concatenate([~goes_on, jnp.zeros_like(goes_on[:1])])
+    return jnp.concatenate([~goes_on, jnp.zeros_like(steps.terminated[-1:])])
 
 
 def several_epochs(
