@@ -118,7 +118,7 @@ def test_a_name_in_the_table_opens_its_section(browser, page):
     browser.open(page)
     assert not browser.run("document.getElementById('run-2').open")
     browser.click("a[href='#run-2']")
-    browser.wait("document.getElementById('run-2').open && document.querySelectorAll('#run-2 svg').length === 6")
+    browser.wait("document.getElementById('run-2').open && document.querySelectorAll('#run-2 svg').length === 7")
     assert browser.run("document.querySelector('#run-2 dd') !== null")
 
 
