@@ -18,7 +18,7 @@ import riskpath as rp
 
 # tests/report/test_model_card.py trains the same.
 training = rp.Training(
-    learning_starts=40,
+    learning_starts=0,
     target_update_interval=10,
     batch_size=4,
     num_quantiles=4,

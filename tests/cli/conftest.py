@@ -11,7 +11,7 @@ Cli = Callable[..., tuple[int, str, str]]
 
 NETWORK = rp.Network(head="table")
 TRAINING = rp.Training(
-    learning_starts=40,
+    learning_starts=0,  # a warm-up would be one more program
     target_update_interval=10,
     batch_size=4,
     num_quantiles=4,
@@ -19,7 +19,7 @@ TRAINING = rp.Training(
     num_action_quantiles=4,
 )
 TINY = (
-    *("--agent", "iqn", "--agent.head", "table", "--agent.learning-starts", "40"),
+    *("--agent", "iqn", "--agent.head", "table", "--agent.learning-starts", "0"),
     *("--agent.target-update-interval", "10", "--agent.batch-size", "4"),
     *("--agent.num-quantiles", "4", "--agent.num-target-quantiles", "4", "--agent.num-action-quantiles", "4"),
     *("--steps", "80", "--seeds", "2"),

@@ -1,5 +1,6 @@
 """`riskpath report`: what it finds, what it refuses without writing anything, and how it follows training."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -41,7 +42,8 @@ def data_of(page: Path) -> dict[str, Any]:
 def folder(tmp_path_factory) -> Path:
     """A folder with a run, one below, a sweep and a benchmark; the runs have only explored."""
     place = tmp_path_factory.mktemp("results")
-    agent = rp.IQN("cvar:0.1", network=NETWORK, training=TRAINING)
+    training = dataclasses.replace(TRAINING, learning_starts=40)
+    agent = rp.IQN("cvar:0.1", network=NETWORK, training=training)
     run = rp.train(agent, "RiskyGrid", steps=40, seeds=2, evaluate_every=20)
     run.save(place / "grid")
     shutil.copytree(place / "grid", place / "more" / "again")
