@@ -24,7 +24,7 @@ TINY_ADAPTIVE: dict[str, Any] = {
     "network": rp.Network(hidden=(4,)),
     "training": rp.Training(
         decay_starts=1.0,
-        learning_starts=40,
+        learning_starts=0,
         buffer_size=100,
         batch_size=4,
         num_quantiles=4,
@@ -33,4 +33,4 @@ TINY_ADAPTIVE: dict[str, Any] = {
     ),
     "exploration": rp.EpsilonGreedy(final_eps=0.25),
 }
-"""`rp.Adaptive` with two lanes of one environment on RiskyGrid; its buffer is full after 100 steps."""
+"""`rp.Adaptive` with two lanes of one environment on RiskyGrid, without a warm-up; its buffer is full at step 100."""

@@ -114,7 +114,7 @@ def test_all_that_training_knows_comes_back(name, tmp_path, unchecked):
 @pytest.mark.parametrize("given", [False, True])
 def test_problems_of_different_sizes_come_back(given, tmp_path, unchecked):
     problems = [rp.RandomMDP(seed=3, depth=4), rp.RandomMDP(seed=7, depth=4)]
-    agents = [Counting(rp.CVaR(0.25))] * 2  # the test before has the states of an agent of the library
+    agents: list[rp.Agent] = [Counting(rp.CVaR(0.25))] * 2  # the test before has the states of an agent of the library
     environments, _ = as_environments(problems, 2)
     assert len({len(as_finite(problem).tables.available) for problem in problems}) == 2
     run = rp.Run(agents, environments, 2, start(agents, environments, 2, 2, 0))
