@@ -53,7 +53,7 @@ class Sessions:
         seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ):
-        """Prepare for at most `most` episodes with such memories; after some seconds without requests, one expires."""
+        """Prepare for at most `most` episodes with such memories; one expires after some `seconds` without requests."""
         self.most, self.seconds, self._clock = most, seconds, clock
         self._sessions: OrderedDict[str, Session] = OrderedDict()  # the one that waits longest is first
         self._free: list[int] = []
