@@ -73,7 +73,8 @@ def _watch(read: Callable[[], list[Record]], out: Path, title: str, every: float
             try:
                 records = read()
                 line = f"{_counts(records)}: open {out}" if records else "waiting for the first run"
-                going_on = not records or any(map(_unfinished, records))
+                unfinished = (not one.finished if isinstance(one, RunRecord) else one.missing for one in records)
+                going_on = not records or any(unfinished)
                 if records:
                     _write(out, records, title, every if going_on else None)
             except (RiskpathError, OSError) as error:  # for example a folder that is just being replaced
@@ -89,10 +90,6 @@ def _watch(read: Callable[[], list[Record]], out: Path, title: str, every: float
     except KeyboardInterrupt:
         if records:
             _write(out, records, title)
-
-
-def _unfinished(record: Record) -> bool:
-    return not record.finished if isinstance(record, RunRecord) else bool(record.missing)
 
 
 def _write(out: Path, records: list[Record], title: str, refresh: float | None = None) -> None:

@@ -133,7 +133,10 @@ def bench(
     """
     require_counts(**given(seeds=seeds, steps=steps, quantiles=quantiles))
     require_counts(0, retries=retries)
-    measures = list(dict.fromkeys(str(parse_risk(risk)) for risk in _risks(risks, quick)))
+    if risks is None:
+        risks = QUICK_RISKS if quick else RISKS
+    listed = [risks] if isinstance(risks, str) or not hasattr(risks, "__iter__") else risks
+    measures = list(dict.fromkeys(str(parse_risk(risk)) for risk in listed))
     seeds = seeds or (QUICK_SEEDS if quick else SEEDS)
     more = given(steps=steps, num_quantiles=quantiles)
     cells = plan(
@@ -160,9 +163,3 @@ def bench(
     failed = run_jobs(left, finish, engine(ray), retries=retries, progress=progress, done=before) if left else {}
     finished = [done[cell.name] for cell in cells if cell.name in done]
     return Bench(finished, [cell.name for cell in cells if cell.name not in done], failed, command)
-
-
-def _risks(risks: Any, quick: bool) -> Any:
-    if risks is None:
-        return QUICK_RISKS if quick else RISKS
-    return [risks] if isinstance(risks, str) or not hasattr(risks, "__iter__") else risks
