@@ -129,7 +129,7 @@ def without_training() -> Iterator[None]:
         yield Part(steps_only(lanes, steps), {"loss": jnp.zeros(lanes.count)}, True)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fused_loop, "warm_up", lambda lanes, spec, moves: steps_only(lanes, moves * lanes.num_envs))
+        patch.setattr(fused_loop, "warm_up", lambda lanes, spec, moves: (steps_only(lanes, moves * lanes.num_envs), {}))
         patch.setattr(fused_loop, "chunk", chunk)
         patch.setattr(host_loop, "advance", advance)
         patch.setattr(selection, "FEWEST", 10)

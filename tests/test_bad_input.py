@@ -110,7 +110,7 @@ WRONG: dict[str, tuple[Callable[[rp.Run], Any], str]] = {
     "envs of a run": (lambda run: rp.train(run, steps=50, num_envs=2), "with its own num_envs, 1, not 2"),
     # What is asked of a run.
     "runs compared": (lambda run: rp.compare(run, run), r"compare takes two evaluations, run\.evaluate\(\); got a Run"),  # pyright: ignore[reportArgumentType]
-    "predictor of a run": (lambda run: rp.Predictor(run), r"a Predictor takes run\.policy\(\), got Run"),  # pyright: ignore[reportArgumentType]
+    "predictor of a run": (lambda run: rp.Predictor(run), r"a Predictor takes run\.policy\(\), got Run"),
     "measure of an evaluation": (lambda run: run.evaluate(5).risk("cvar 0.1"), "unknown risk measure 'cvar 0.1'"),
     "episodes": (lambda run: run.evaluate(-1), "episodes must be at least 1, got -1"),
     "float episodes": (lambda run: run.evaluate(1e3), r"episodes must be a whole number, got 1000\.0"),  # pyright: ignore[reportArgumentType]

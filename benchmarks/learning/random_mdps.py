@@ -26,7 +26,7 @@ import numpy as np
 
 import riskpath as rp
 from riskpath.experiments.bench_cells import kind_of
-from riskpath.experiments.bench_references import solve_reference
+from riskpath.experiments.bench_scores import solve_reference
 from riskpath.experiments.bench_suite import AGENTS, SIZES, hyperparameters
 from riskpath.experiments.records import write_json
 

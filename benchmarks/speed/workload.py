@@ -114,7 +114,7 @@ def work(agent: rp.Agent, lanes: int) -> Iterator[int]:
     state, spec = begin(agent, lanes)
     training = agent.training
     assert isinstance(training, rp.Training)
-    state = fused_loop.warm_up(state, spec, jnp.asarray(training.learning_starts, jnp.int32))
+    state, _ = fused_loop.warm_up(state, spec, jnp.asarray(training.learning_starts, jnp.int32))
     delay = agent.actor.policy_delay if isinstance(agent, ActorCritic) else 1
     steps_per_round = training.target_update_interval * delay
     rounds = max(1, STEPS_PER_CHUNK // steps_per_round)

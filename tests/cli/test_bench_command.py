@@ -2,7 +2,7 @@
 
 import pytest
 
-from riskpath.cli import bench_command
+from riskpath.cli import sweep_commands
 from riskpath.experiments.bench import Bench
 from tests.experiments.test_bench import CELLS
 
@@ -16,7 +16,7 @@ def calls(monkeypatch) -> list[dict]:
         made.append(arguments)
         return Bench(CELLS, command=arguments["command"])
 
-    monkeypatch.setattr(bench_command, "run_bench", fake)
+    monkeypatch.setattr(sweep_commands, "run_bench", fake)
     return made
 
 
@@ -51,7 +51,7 @@ def test_the_folder_follows_from_the_options(cli, calls, tmp_path, monkeypatch, 
 @pytest.mark.parametrize("cells", [[], CELLS])
 def test_an_interruption_is_one_line(cli, monkeypatch, tmp_path, cells):
     message = "interrupted: 1 cells are left; the same command continues with them"
-    monkeypatch.setattr(bench_command, "run_bench", lambda **arguments: Bench(cells, ["TQL on probe grid, cvar"]))
+    monkeypatch.setattr(sweep_commands, "run_bench", lambda **arguments: Bench(cells, ["TQL on probe grid, cvar"]))
     status, _, err = cli("bench", "suite", "--out", str(tmp_path))
     assert (status, err) == (130, f"riskpath: {message}\n")
     assert not list(tmp_path.iterdir())  # drawing would take seconds
@@ -79,7 +79,7 @@ def test_a_mistake_is_one_line(cli, unchecked, arguments, message):
 @pytest.mark.parametrize(("cells", "start"), [([], "all cells failed"), (CELLS, "1 cells failed")])
 def test_a_failed_cell_is_one_line_after_the_others(cli, monkeypatch, tmp_path, cells, start):
     failed = {"TQL on probe grid, cvar": "the loss was not a finite number"}
-    monkeypatch.setattr(bench_command, "run_bench", lambda **arguments: Bench(cells, list(failed), failed))
+    monkeypatch.setattr(sweep_commands, "run_bench", lambda **arguments: Bench(cells, list(failed), failed))
     status, _, err = cli("bench", "suite", "--out", str(tmp_path))
     assert status == 2
     assert err == f"riskpath: {start}; TQL on probe grid, cvar: the loss was not a finite number\n"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.evaluation.comparison import compare
+from riskpath.evaluation.evaluation import compare
 from tests.evaluation.test_bootstrap import evaluation, sample
 
 

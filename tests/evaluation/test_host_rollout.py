@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 
 import riskpath as rp
-from riskpath.training import sampling
+from riskpath.training import measured
 from tests.conftest import without_training
 
 
@@ -40,11 +40,9 @@ def run() -> rp.Run:
 @pytest.mark.parametrize("environments", [8, 64])
 def test_long_episodes_count_as_much_as_short_ones(run, environments, monkeypatch):
     # Of the episodes that finish first nearly all are short.
-    monkeypatch.setattr(sampling, "ENVIRONMENTS", environments)
+    monkeypatch.setattr(measured, "ENVIRONMENTS", environments)
     shown = []
-    returns, discounted, finished = sampling.sample_returns(
-        run, run.lanes, 100, 0, None, lambda *counts: shown.append(counts)
-    )
+    returns, discounted, finished = measured.sample_returns(run, 100, 0, progress=lambda *counts: shown.append(counts))
     assert returns.shape == (2, 100)
     assert returns.mean() == pytest.approx(0.5, abs=4 * 0.5 / 200**0.5)
     np.testing.assert_array_equal(returns, discounted)  # of one reward in the first step
@@ -75,6 +73,6 @@ def test_the_default_number_of_episodes_follows_from_the_training(run, steps, le
     like = rp.Run(run.agents, run.environments, 2, run.lanes, sources=run.sources)
     monkeypatch.setattr(rp.Run, "steps", steps)
     monkeypatch.setattr(rp.Run, "spec", rp.EnvSpec(2, (1,), max_episode_steps=200))
-    assert sampling.episodes_for(like, wanted) == expected
+    assert measured.episodes_for(like, wanted) == expected
     like.sources = []
-    assert sampling.episodes_for(like, wanted) == (wanted or 1_000)
+    assert measured.episodes_for(like, wanted) == (wanted or 1_000)

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 import riskpath as rp
 from riskpath.evaluation.policy_file import write_policy
-from riskpath.evaluation.policy_tracing import TracedPolicy
+from riskpath.evaluation.policy_program import TracedPolicy
 from riskpath.evaluation.table_policy import trace
 from riskpath.mdp.policies import RandomisedPolicy
 from tests.evaluation.policies import CAR, MAZE, MAZE_ENV, OBSERVED_ENV, TINY, gymnasium_like, untrained

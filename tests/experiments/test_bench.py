@@ -13,8 +13,16 @@ import riskpath as rp
 from riskpath.experiments import bench_cells, bench_suite
 from riskpath.experiments.bench import Bench
 from riskpath.experiments.bench_cells import Cell, kind_of, plan
-from riskpath.experiments.bench_references import FILE, Reference, compact, solve_reference, suite_values
-from riskpath.experiments.bench_scores import has_share, profile, rows, shares_by_agent
+from riskpath.experiments.bench_scores import (
+    FILE,
+    Reference,
+    has_share,
+    profile,
+    rows,
+    shares_by_agent,
+    solve_reference,
+    suite_values,
+)
 from riskpath.experiments.bench_suite import (
     AGENTS,
     PROBLEMS,
@@ -25,6 +33,7 @@ from riskpath.experiments.bench_suite import (
     hyperparameters,
 )
 from riskpath.mdp import policy_evaluation
+from riskpath.mdp.law import Law
 from tests.cli.conftest import NETWORK, TRAINING
 from tests.conftest import without_training
 
@@ -86,6 +95,24 @@ def test_a_share_needs_an_advantage_of_five_percent_of_the_spread(reference, sho
     assert has_share(reference) is shown
     assert (row["share"] is not None) is shown
     assert row["gap"] == pytest.approx(reference.optimum - 5.0)
+
+
+def compact(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of `suite_values.json` from that of `suite_optima.json`."""
+    problems = {}
+    for record in result["records"]:
+        measures: dict[str, list[float]] = {}
+        for cell in record["cells"]:
+            if cell["policies"] == "mean-optimal":
+                measures[cell["risk"]] = [cell["value"], cell["value"]]
+            elif cell["policies"] in ("adaptive", "randomised") and "value" in cell:
+                pair = measures[cell["risk"]]
+                pair[1] = max(pair[1], cell["value"])
+        law = record["laws"]["mean-optimal"]
+        total = sum(law["probs"])
+        spread = Law(law["atoms"], [prob / total for prob in law["probs"]]).std
+        problems[record["problem"]] = {"spread": round(spread, 6), "measures": measures}
+    return {"command": result["command"], "problems": problems}
 
 
 def test_packaged_references_are_those_of_the_committed_optima():

@@ -213,7 +213,7 @@ def test_an_update_is_the_same(with_kernels: None):
     environment = as_environment(rp.RiskyGrid())
     lanes = start([agent], [environment], LANES, 1, 0)
     with kernels.use_kernels(None):
-        lanes = warm_up(lanes, environment.spec, jnp.asarray(20, jnp.int32))
+        lanes, _ = warm_up(lanes, environment.spec, jnp.asarray(20, jnp.int32))
         plain = eqx.filter_jit(lambda lanes: update(lanes)[0])(lanes)
     ours = eqx.filter_jit(lambda lanes: update(lanes)[0])(lanes)
     for mine, expected in zip(*(jax.tree.leaves(x.agent_state.params) for x in (ours, plain)), strict=True):

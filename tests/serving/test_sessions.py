@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from riskpath.serving.limits import Limits, batch_sizes
+from riskpath.serving.limits import Limits
 from riskpath.serving.sessions import Sessions, Unavailable
 
 
@@ -60,7 +60,7 @@ def test_many_sessions_use_few_rows(unchecked):
 
 @pytest.mark.parametrize(("most", "sizes"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (64, [1, 2, 4, 8, 16, 32, 64])])
 def test_batches_have_few_sizes(most, sizes):
-    assert batch_sizes(most) == sizes
+    assert Limits(batch=most).batch_sizes == sizes
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 import riskpath as rp
 from riskpath.cli.main import main
-from riskpath.cli.sweep_command import read_axes
+from riskpath.cli.sweep_commands import read_axes
 from riskpath.sweeps.axes import as_axes, axes_of, combinations
 from riskpath.sweeps.store import SweepFolder
 

@@ -29,9 +29,9 @@ def test_values_are_exact_where_that_is_quick(run):
 @pytest.mark.parametrize("count", [1, 5, 6, 27, 90])
 def test_situations_are_answered_in_batches_of_few_sizes(run, count, monkeypatch):
     policy, sizes = run.policy(), []
-    act_all = learned_policy._act_all
+    step_many = learned_policy.step_many
     monkeypatch.setattr(learned_policy, "BATCHES", (25, 5))
-    monkeypatch.setattr(learned_policy, "_act_all", lambda *args: (sizes.append(len(args[-2])), act_all(*args))[1])
+    monkeypatch.setattr(learned_policy, "step_many", lambda *args: (sizes.append(len(args[-1])), step_many(*args))[1])
     start, *_ = (states := list(run.environments[0].mdp().outcomes))
     ((_, memory),) = policy.answer_all([(start, None, 0.0)])
     sizes.clear()

@@ -12,7 +12,7 @@ import pytest
 import riskpath as rp
 from riskpath.agents.abilities import can_serve
 from riskpath.agents.adaptive.elimination import HELD_OUT, blocks_of_selection, eliminate, rounds
-from riskpath.report import served_levels
+from riskpath.report import served
 from riskpath.report.gather_record import gather
 from riskpath.training.selection import episodes_of, select_candidates
 from tests.training.fakes import fake_run
@@ -184,8 +184,8 @@ def test_the_frontier_has_a_row_for_each_level_beside_the_exact_one(run):
 @pytest.mark.long  # the frontier is asked for above
 def test_a_report_shows_the_frontier_of_an_agent_that_serves_several_levels(run, monkeypatch):
     # Here, because the test before has the programs.
-    monkeypatch.setattr(served_levels, "LEVELS", (0.1, 1.0))
-    monkeypatch.setattr(served_levels, "EPISODES", EPISODES)
+    monkeypatch.setattr(served, "LEVELS", (0.1, 1.0))
+    monkeypatch.setattr(served, "EPISODES", EPISODES)
     record = gather(run)
     assert (record.title, record.finished, record.steps) == ("Adaptive on RiskyGrid", True, run.steps)
     assert record.frontier is not None

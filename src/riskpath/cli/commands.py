@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
-from riskpath.cli.bench_command import bench
 from riskpath.cli.config_file import agents as registered_agents
 from riskpath.cli.config_file import assignments
 from riskpath.cli.environments import ENVIRONMENTS, is_gymnasium
@@ -17,7 +16,7 @@ from riskpath.cli.report_command import report
 from riskpath.cli.run_commands import evaluate, export, push, resume, train
 from riskpath.cli.run_folder import SavedRun
 from riskpath.cli.serve_command import serve
-from riskpath.cli.sweep_command import sweep
+from riskpath.cli.sweep_commands import bench, sweep
 from riskpath.cli.tables import print_json, seeds_in_words, solution_table, solve_all, table_of
 from riskpath.envs import make
 from riskpath.errors import RiskpathError
@@ -240,21 +239,10 @@ def reproduce(
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "solve": solve,
-    "frontier": frontier,
-    "demo": demo,
-    "train": train,
-    "evaluate": evaluate,
-    "resume": resume,
-    "export": export,
-    "push": push,
-    "serve": serve,
-    "report": report,
-    "reproduce": reproduce,
-    "sweep": sweep,
-    "bench": bench,
-    "agents": agents,
-    "envs": envs,
-    "risks": risks,
+    command.__name__: command
+    for command in (
+        *(solve, frontier, demo, train, evaluate, resume, export, push, serve, report, reproduce, sweep, bench),
+        *(agents, envs, risks),
+    )
 }
 """The commands by name; `parser.py` gives `train` the options of the chosen agent."""

@@ -22,7 +22,10 @@ def make_environment(name: str, fields: dict[str, Any]) -> Any:
     """
     module, colon, short = name.rpartition(":")
     if colon:
-        import_module(module)
+        if os.getcwd() not in sys.path:  # the module may be in the current folder
+            sys.path.append(os.getcwd())
+        with in_one_line(f"cannot import {module}"):
+            importlib.import_module(module)
     kind: Any = concrete(Environment).get(short) if colon and short not in ENVIRONMENTS else None
     if kind is not None:
         with in_one_line(f"cannot make {name}"):
@@ -32,14 +35,6 @@ def make_environment(name: str, fields: dict[str, Any]) -> Any:
     from gymnasium import make as make_gymnasium
 
     return functools.partial(make_gymnasium, name, **fields) if fields else name
-
-
-def import_module(name: str) -> None:
-    """Import a module of the user's own; it may be in the current folder."""
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-    with in_one_line(f"cannot import {name}"):
-        importlib.import_module(name)
 
 
 def is_gymnasium(name: str) -> bool:

@@ -1,6 +1,7 @@
 """`riskpath report`: one HTML page for runs, sweeps and benchmarks, which can follow training while it runs."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,48 +39,42 @@ def report(
     if not paths:
         raise RiskpathError("give at least one PATH: a run, a sweep, a benchmark, or a folder that contains some")
     require_page(out)  # before the work
-    reader, console = Reader(paths, env), Console()
+    known: dict[Path, tuple[Any, Record]] = {}
+    read = lambda: _read(find_sources(paths), env, known)
+    console = Console()
     if watch:
-        _watch(reader, out, title, every, console)
+        _watch(read, out, title, every, console)
         return
-    records = reader.read()
+    records = read()
     if not records:
         raise RiskpathError(f"there are no runs, sweeps or benchmarks in {', '.join(map(str, paths))}")
     _write(out, records, title)
     console.print(f"{_counts(records)}: open {out}", highlight=False)
 
 
-class Reader:
-    """Reads all results at some paths; what has not changed since the last time is not evaluated again."""
-
-    def __init__(self, paths: tuple[Path, ...], env: str | None):
-        self.paths, self.env = paths, env
-        self._known: dict[Path, tuple[Any, Record]] = {}
-
-    def read(self) -> list[Record]:
-        """Return the records of everything there is now."""
-        sources = find_sources(self.paths)
-        return [self._read(source, f"{place} of {len(sources)}") for place, source in enumerate(sources, 1)]
-
-    def _read(self, source: Source, place: str) -> Record:
-        path, title, kind = source
+def _read(sources: list[Source], env: str | None, known: dict[Path, tuple[Any, Record]]) -> list[Record]:
+    """Return the records of all sources; what has not changed since it became `known` is not evaluated again."""
+    records = []
+    for place, (path, title, kind) in enumerate(sources, 1):
         stamp = (title, kind.stamp(path))
-        if path not in self._known or self._known[path][0] != stamp:
-            with working(f"reading {path} ({place})"):
-                self._known[path] = stamp, kind.read(path, title, self.env)
-        return kind.renew(path, self._known[path][1])
+        if path not in known or known[path][0] != stamp:
+            with working(f"reading {path} ({place} of {len(sources)})"):
+                known[path] = stamp, kind.read(path, title, env)
+        records.append(kind.renew(path, known[path][1]))
+    return records
 
 
-def _watch(reader: Reader, out: Path, title: str, every: float, console: Console) -> None:
+def _watch(read: Callable[[], list[Record]], out: Path, title: str, every: float, console: Console) -> None:
     """Write pages until everything is finished, or until Ctrl-C; the last one does not load itself again."""
     records: list[Record] = []
     said = ""
     try:
         while True:
             try:
-                records = reader.read()
+                records = read()
                 line = f"{_counts(records)}: open {out}" if records else "waiting for the first run"
-                going_on = not records or any(map(_unfinished, records))
+                unfinished = (not one.finished if isinstance(one, RunRecord) else one.missing for one in records)
+                going_on = not records or any(unfinished)
                 if records:
                     _write(out, records, title, every if going_on else None)
             except (RiskpathError, OSError) as error:  # for example a folder that is just being replaced
@@ -95,10 +90,6 @@ def _watch(reader: Reader, out: Path, title: str, every: float, console: Console
     except KeyboardInterrupt:
         if records:
             _write(out, records, title)
-
-
-def _unfinished(record: Record) -> bool:
-    return not record.finished if isinstance(record, RunRecord) else bool(record.missing)
 
 
 def _write(out: Path, records: list[Record], title: str, refresh: float | None = None) -> None:

@@ -3,6 +3,7 @@
 A new kind of result is one more entry of `KINDS`.
 """
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +17,7 @@ from riskpath.experiments.bench import RESULT as BENCH
 from riskpath.experiments.bench_scores import LEVELS, profile, shares_by_agent
 from riskpath.experiments.bench_suite import known_optimum
 from riskpath.report import BenchRecord, RunRecord, SweepRecord
-from riskpath.report.gather_record import extend_curves, gather, with_training
+from riskpath.report.gather_record import extended, gather
 from riskpath.sweeps.result import load_sweep
 from riskpath.sweeps.store import MANIFEST as SWEEP
 from riskpath.sweeps.store import SweepFolder
@@ -34,7 +35,7 @@ class Kind(NamedTuple):
     """Returns a value that changes whenever the result must be read again."""
     read: Callable[[Path, str, str | None], Record]
     """Reads a path, given its title and the environment that was named on the command line."""
-    renew: Callable[[Path, Any], Any]
+    renew: Callable[[Path, Any], Any] = lambda path, record: record
     """Adds what changes often and is quick to read."""
 
 
@@ -82,10 +83,6 @@ def _is_run(path: Path) -> bool:
     return path.is_dir() and ((path / HEADER).is_file() or SavedRun(path).from_command_line)
 
 
-def _run_stamp(path: Path) -> Any:
-    return (find_folder(path) / HEADER).stat().st_mtime_ns
-
-
 def _read_run(path: Path, title: str, env: str | None) -> RunRecord:
     saved = SavedRun(path)
     if env is not None and not saved.config:  # saved from Python, perhaps with an environment without an id
@@ -97,47 +94,27 @@ def _read_run(path: Path, title: str, env: str | None) -> RunRecord:
         about = {"saved": str(header["created"]), **{key: str(text) for key, text in header["versions"].items()}}
     if saved.config:
         about |= {"environment": " ".join([saved.config["env"], *saved.config["set"]])}
-    about |= _trained(path)
+    if (path / RESULT).is_file() and (path / CONFIG).is_file():
+        with in_one_line(f"{path / RESULT} is damaged"):
+            result = json.loads((path / RESULT).read_text())
+            about |= {"trained on": str(result["device"]), "training took": f"{float(result['seconds']):,.0f} s"}
     with in_one_line(f"{path} cannot be evaluated"):
         return gather(run, title, about=about, lookup=known_optimum)
 
 
-def _trained(path: Path) -> dict[str, str]:
-    """Return the device and the duration of a training, if the command line has recorded them."""
-    if not (path / RESULT).is_file() or not (path / CONFIG).is_file():
-        return {}
-    with in_one_line(f"{path / RESULT} is damaged"):
-        result = json.loads((path / RESULT).read_text())
-        return {"trained on": str(result["device"]), "training took": f"{float(result['seconds']):,.0f} s"}
-
-
 def _renew_run(path: Path, record: RunRecord) -> RunRecord:
     """Add training episodes, and evaluations after the last checkpoint; a killed run may have left half a line."""
-    points, logged, steps = [], [], 0
+    logged: list[dict[str, Any]] = []
     try:
         lines = (path / LOG).read_text(errors="replace").splitlines()
     except OSError:
         return record
     for line in lines:
-        try:
+        with contextlib.suppress(ValueError, LookupError, TypeError):
             entry = json.loads(line)
-            steps = max(steps, int(entry["step"]))
-            logged.append(entry)
-            if isinstance(entry.get("evaluation"), dict):
-                points.append({"step": int(entry["step"]), **entry["evaluation"]})
-        except (ValueError, LookupError, TypeError, AttributeError):
-            continue
+            logged.append({**entry, "step": int(entry["step"])})
     with in_one_line(f"{path / LOG} is damaged"):
-        record = with_training(record, logged)
-    return record if record.finished else extend_curves(record, points, steps)
-
-
-def _is_sweep(path: Path) -> bool:
-    return path.is_dir() and (path / SWEEP).is_file()
-
-
-def _sweep_stamp(path: Path) -> Any:
-    return [(file.name, file.stat().st_mtime_ns) for file in sorted(path.rglob("*.json"))]
+        return extended(record, logged)
 
 
 def _read_sweep(path: Path, title: str, env: str | None) -> SweepRecord:
@@ -173,9 +150,8 @@ def _is_bench(path: Path) -> bool:
     return (path / BENCH).is_file() or (path / CELLS).is_dir()
 
 
-def _bench_stamp(path: Path) -> Any:
-    files = [path] if path.is_file() else [path / BENCH, *sorted((path / CELLS).glob("*.json"))]
-    return [(file.name, file.stat().st_mtime_ns) for file in files if file.exists()]
+def _bench_files(path: Path) -> list[Path]:
+    return [path] if path.is_file() else [path / BENCH, *sorted((path / CELLS).glob("*.json"))]
 
 
 def _read_bench(path: Path, title: str, env: str | None) -> BenchRecord:
@@ -208,9 +184,14 @@ def _read_cell(path: Path) -> dict[str, Any]:
         return cell
 
 
+def _times(files: Iterable[Path]) -> list[tuple[str, int]]:
+    """Return names and times of the files that exist."""
+    return [(file.name, file.stat().st_mtime_ns) for file in files if file.exists()]
+
+
 KINDS = (
-    Kind(_is_run, _run_stamp, _read_run, _renew_run),
-    Kind(_is_sweep, _sweep_stamp, _read_sweep, lambda path, record: record),
-    Kind(_is_bench, _bench_stamp, _read_bench, lambda path, record: record),
+    Kind(_is_run, lambda path: _times([find_folder(path) / HEADER]), _read_run, _renew_run),
+    Kind(lambda path: (path / SWEEP).is_file(), lambda path: _times(sorted(path.rglob("*.json"))), _read_sweep),
+    Kind(_is_bench, lambda path: _times(_bench_files(path)), _read_bench),
 )
 """The kinds of results, in the order in which a path is tried."""

@@ -30,6 +30,7 @@ from riskpath.risk.measures import RiskMeasure
 from riskpath.training import inputs
 from riskpath.training.callbacks import JSONLines
 from riskpath.training.checkpoint import Checkpointer
+from riskpath.training.outer_loop import values
 from riskpath.training.progress import working
 from riskpath.training.run import Run
 from riskpath.training.run_state import RunState
@@ -37,6 +38,8 @@ from riskpath.training.trackers import open_trackers, require_trackers
 from riskpath.training.train import train as train_agent
 from riskpath.validation import given, require_counts, require_positive
 
+CURVE_POINT = functools.partial(values, episodes=100)
+"""Returns a point of the learning curve."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Levels of the quantiles of the return that `evaluate` prints."""
 
@@ -77,7 +80,7 @@ def train(options: TrainOptions) -> None:
             seed=options.seed,
             workers=workers,
             evaluate_every=max(1, options.steps // 10),
-            evaluator=curve_point,
+            evaluator=CURVE_POINT,
             progress=True,
             callbacks=[*logs, *trackers],
             **saving,
@@ -196,7 +199,7 @@ def resume(
             found,
             **({} if steps is None else {"steps": steps, "evaluate_every": every}),
             workers=workers,
-            evaluator=None if every is None else curve_point,
+            evaluator=None if every is None else CURVE_POINT,
             progress=True,
             checkpoint=checkpointer,
             callbacks=[*logs, *trackers],
@@ -261,11 +264,6 @@ def push(
     Console().print(f"written: {path}", highlight=False)
 
 
-def curve_point(run: Run) -> dict[str, Any]:
-    """Return a point of the learning curve: exact, or from few episodes; those of a host are slow."""
-    return {"values": run.measure(20 if run.sources else 100, progress=False).values().tolist()}
-
-
 def _require_intervals(seconds: float | None, steps: int | None) -> None:
     require_positive(**given(checkpoint_every=seconds))
     require_counts(**given(checkpoint_steps=steps))
@@ -316,18 +314,18 @@ def _figures(
     undiscounted = (sample.discounts or [1.0] * len(sample.risks))[setting] == 1
     rows: list[dict[str, Any]] = []
     for name, discounted in (("undiscounted", False), ("discounted", True)):
-        figures = {"mean": sample.mean(discounted)[setting], str(risk): sample.risk(measure, discounted)[setting]}
-        functions: dict[str, Callable[[Law], float]] = {"mean": lambda law: law.mean, str(risk): risk.value}
+        figures: dict[str, tuple[Any, Callable[[Law], float]]] = {
+            "mean": (sample.mean(discounted)[setting], lambda law: law.mean),
+            str(risk): (sample.risk(measure, discounted)[setting], risk.value),
+        }
         if floored is not None:
-            figures[str(floored)] = sample.risk(floored, discounted)[setting]
-            functions[str(floored)] = floored.value
+            figures[str(floored)] = sample.risk(floored, discounted)[setting], floored.value
         if not discounted:
             for level, value in zip(QUANTILES, sample.quantiles(QUANTILES)[setting], strict=True):
-                figures[f"{level:.0%} quantile"] = value
-                functions[f"{level:.0%} quantile"] = functools.partial(Law.quantile, tau=level)
-        for figure, value in figures.items():
+                figures[f"{level:.0%} quantile"] = value, functools.partial(Law.quantile, tau=level)
+        for figure, (value, of_law) in figures.items():
             rows.append({**which, "return": name, "figure": figure, "value": value})
             if exact is not None:
-                values = [functions[figure](law) for law in exact[setting]]
+                values = [of_law(law) for law in exact[setting]]
                 rows[-1]["exact"] = float(np.mean(values)) if undiscounted or not discounted else None
     return rows

@@ -16,9 +16,8 @@ from riskpath.mdp.policy_evaluation import describe_policy
 from riskpath.mdp.solution import LINES, Solution
 from riskpath.mdp.solve import PolicyClass, solve
 from riskpath.risk.measures import RiskMeasure
-from riskpath.training.measured import SITUATIONS
+from riskpath.training.measured import SITUATIONS, episodes_for
 from riskpath.training.run import Run
-from riskpath.training.sampling import episodes_for
 
 CLASSES: tuple[PolicyClass, ...] = ("markov", "nested", "history", "adaptive")
 Answer = Solution | GridSolution | RiskpathError

@@ -1,8 +1,7 @@
 """Rollouts of learned policies, statistics of their returns, and policies as functions."""
 
 from riskpath.evaluation.bootstrap import Interval
-from riskpath.evaluation.comparison import compare
-from riskpath.evaluation.evaluation import Evaluation
+from riskpath.evaluation.evaluation import Evaluation, compare
 from riskpath.evaluation.exported_policy import ExportedPolicy
 from riskpath.evaluation.learned_policy import LearnedPolicy
 from riskpath.evaluation.policy_file import load_policy

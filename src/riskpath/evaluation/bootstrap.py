@@ -50,7 +50,6 @@ class Interval:
         return bool(self.low <= value <= self.high)
 
     def __truediv__(self, by: float) -> "Interval":
-        """Divide by a positive number."""
         return Interval(self.estimate / by, self.low / by, self.high / by, self.confidence)
 
     def __str__(self) -> str:
@@ -93,11 +92,8 @@ class Bootstrap:
     ) -> Resampled:
         """Return θ̂ and its resamples for M columns of weights; with one seed, only its episodes are resampled.
 
-        Args:
-            returns: Returns of every seed.
-            weights: Weights of the sorted returns.
-            smooth: False for quantiles: a quantile jumps from atom to atom, so its mean shift is not a bias.
-            stream: Number of an independent stream of resamples.
+        Quantiles are not `smooth`: a quantile jumps from atom to atom, so its mean shift is not a bias. Each
+        `stream` of resamples is independent.
         """
         rng = np.random.default_rng([self.seed, stream] if stream else self.seed)
         ordered = np.sort(np.asarray(returns, np.float64), axis=1)

@@ -27,7 +27,7 @@ from riskpath.evaluation.policy_inputs import (
     require_states,
     short,
 )
-from riskpath.evaluation.policy_tracing import plain_name
+from riskpath.evaluation.policy_program import plain_name
 from riskpath.validation import as_numbers
 
 Memories = tuple[Any, ...]
@@ -37,19 +37,11 @@ class ExportedPolicy:
     """An exported policy: a function of arrays, which any number of threads may call."""
 
     def __init__(
-        self,
-        program: Callable[..., Any],
-        description: dict[str, Any],
-        traceable: bool = True,
-        device: Any = None,
+        self, program: Callable[..., Any], description: dict[str, Any], traceable: bool = True, device: Any = None
     ):
-        """Prepare a policy.
+        """Prepare a policy from its program, one step of many environments, and the description of its inputs.
 
-        Args:
-            program: One step of many environments.
-            description: Its inputs, names and versions.
-            traceable: Whether JAX compiles the program; otherwise it is called as it is.
-            device: Where it runs; by default where JAX runs everything.
+        JAX compiles a `traceable` program, for its default device unless one is given; any other is called as it is.
         """
         self.description = description
         """What `policy.json` holds: agent, measure, environment, inputs, names and versions."""

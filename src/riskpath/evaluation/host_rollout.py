@@ -49,9 +49,8 @@ def rollout_on_host(
         try:
             o = vector.step(np.asarray(action), None, None)
         except EpisodesLost as lost:  # they begin anew; by the same keys the others act as before
-            observation, mask = (
-                _where(lost.which, *pair) for pair in zip(lost.shown, (observation, mask), strict=True)
-            )
+            rows = lambda new, old: np.where(lost.which.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+            observation, mask = map(rows, lost.shown, (observation, mask))
             reward, done = np.where(lost.which, np.float32(0), reward), done | lost.which
             accounts.forget(lost.which)
             continue
@@ -95,11 +94,6 @@ class _Accounts:
         """Begin with the accounts of these environments anew."""
         total, discounted, weight = self._account
         total[which], discounted[which], weight[which], self.length[which] = 0.0, 0.0, 1.0, 0
-
-
-def _where(which: np.ndarray, yes: np.ndarray, no: np.ndarray) -> np.ndarray:
-    """Return the rows of `yes` where `which`, else those of `no`."""
-    return np.where(which.reshape(-1, *[1] * (yes.ndim - 1)), yes, no)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

@@ -2,8 +2,8 @@
 
 import functools
 import random
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from riskpath.envs.environment import Environment
 from riskpath.envs.finite import FiniteEnvironment, action_numbers, state_numbers
 from riskpath.errors import RiskpathError, in_one_line
 from riskpath.evaluation.exported_policy import ExportedPolicy
-from riskpath.evaluation.policy_batch import PolicyBatch
 from riskpath.evaluation.policy_file import PLATFORMS, compile_policy, write_policy
 from riskpath.evaluation.policy_inputs import (
     as_action,
@@ -26,8 +25,8 @@ from riskpath.evaluation.policy_inputs import (
     as_reward,
     missing_reward,
     read_action,
+    require_known,
     require_states,
-    same_shapes,
     short,
 )
 from riskpath.evaluation.policy_program import (
@@ -36,11 +35,13 @@ from riskpath.evaluation.policy_program import (
     first_memory,
     split_rows,
     stack_rows,
+    step_many,
+    trace_learned,
 )
-from riskpath.evaluation.policy_tracing import trace_learned
+from riskpath.evaluation.predictor import Predictor
 from riskpath.mdp.model import FiniteMDP
 from riskpath.nn.losses import midpoints
-from riskpath.types import EnvSpec
+from riskpath.types import EnvSpec, shapes_of
 from riskpath.validation import as_numbers, require_counts
 
 Arrays = tuple[Any, Any, Any]
@@ -68,7 +69,7 @@ class LearnedPolicy:
             reward: The reward of the previous step; not needed at the start, nor by agents that do not act on rewards.
             mask: Which discrete actions are available; needed only where the problem is not finite and restricts them.
         """
-        seed = random.getrandbits(31) if memory is None and len(self._weights) > 1 else 0
+        seed = random.getrandbits(31) if memory is None and self.mixed else 0
         memory, arrays = self._inputs(state, memory, reward, mask)
         action, memory = _act(self.agent, self.state, memory, *arrays, np.uint32(seed))
         if self._translation:
@@ -82,18 +83,17 @@ class LearnedPolicy:
         if not isinstance(self.environment, FiniteEnvironment):
             return [self(*situation) for situation in situations]
         found: list[tuple[Any, Any]] = []
-        first = jax.device_get(self._first_memory)
-        (fresh,) = split_rows(jax.tree.map(lambda x: np.asarray(x)[None], first), 1)
         observations, available = self.tables
         while rest := situations[len(found) :]:
             size = next((size for size in BATCHES if size <= len(rest)), BATCHES[-1])
             some = list(rest[:size])
             states, rows, rewards = zip(*some, *[some[-1]] * (size - len(some)), strict=True)
             numbers, names = [self._number(state) for state in states], self._names[1]
-            memories = stack_rows([fresh if row is None else row for row in rows], first)
+            starts, seeds = np.array([row is None for row in rows]), np.zeros(size, np.uint32)
             seen = observations[numbers].astype(self._spec.observation_dtype)
-            arrays = seen, np.array(rewards, np.float32), available[numbers]
-            actions, after = jax.device_get(_act_all(self.agent, self.state, memories, *arrays))
+            arrays = seen, np.array(rewards, np.float32), available[numbers], starts, seeds
+            memories = stack_rows(rows, self.batch.fresh)
+            actions, after = jax.device_get(step_many(self.agent, self.state, self._spec, memories, *arrays))
             chosen = [names[action] for action in actions[: len(some)]]
             found += zip(chosen, split_rows(after, len(some)), strict=True)
         return found
@@ -139,21 +139,24 @@ class LearnedPolicy:
         return list(states), actions
 
     @functools.cached_property
-    def batch(self) -> PolicyBatch:
+    def batch(self) -> Predictor:
         """This policy in many environments at once."""
-        finite = isinstance(self.environment, FiniteEnvironment)
-        available = self.tables[1] if finite else None
-        return PolicyBatch(self.agent, self.state, self.environment, available, len(self._weights) > 1)
+        return Predictor(self)
 
     def members(self) -> list[tuple[float, "LearnedPolicy"]]:
         """Return the policies that this one draws from at the start of an episode, with their probabilities."""
-        if len(self._weights) == 1:
+        if not self.mixed:
             return [(1.0, self)]
         assert isinstance(self.agent, Population)
         alone = np.eye(self.agent.population()[0], dtype=np.float32)
         with_weights = self.agent.with_weights
         state = lambda member: with_weights(self.state, jnp.asarray(alone[member]))
         return [(w, LearnedPolicy(self.agent, state(m), self.environment)) for m, w in self._weights.items()]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether one of several policies is drawn at the start of an episode."""
+        return len(self._weights) > 1
 
     @functools.cached_property
     def _weights(self) -> dict[int, float]:
@@ -172,14 +175,13 @@ class LearnedPolicy:
         """
         self._require_memory(memory)
         if names := self._names[1]:
-            if not _is_known(action, names):
-                raise RiskpathError(f"the problem has no action {short(action)}; it has {_few(names)}")
+            require_known("action", action, names)
             action = names.index(action)
         if self._translation:
             joint, space = self._translation.joint, self._translation.action_space
             action = read_action(space, action) if joint is None else joint.read(action)
         taken = jax.device_put(as_action(action, self._spec), memory.time.sharding)
-        return PolicyMemory(memory.agent, taken, memory.time)
+        return replace(memory, prev_action=taken)
 
     def estimate(
         self, state: Any, memory: Any = None, reward: float | None = None, mask: Any = None
@@ -250,7 +252,7 @@ class LearnedPolicy:
             raise RiskpathError(
                 f"memory must be None or the memory that the policy returned, got a {type(memory).__name__}"
             )
-        if not same_shapes(memory, self._first_memory):
+        if shapes_of(memory) != shapes_of(self._first_memory):
             raise RiskpathError("memory was returned by another policy: start an episode with memory=None")
 
     def _inputs(self, state: Any, memory: Any, reward: float | None, mask: Any) -> tuple[PolicyMemory, Arrays]:
@@ -268,8 +270,7 @@ class LearnedPolicy:
 
     def _number(self, state: Any) -> int:
         numbers = self._names[0]
-        if not _is_known(state, numbers):
-            raise RiskpathError(f"the problem has no state {short(state)}; it has {_few(numbers)}")
+        require_known("state", state, numbers)
         return numbers[state]
 
     def _read(self, state: Any) -> tuple[Any, np.ndarray]:
@@ -294,23 +295,7 @@ class LearnedPolicy:
         return observation, np.asarray(spec.every_action())
 
 
-def _is_known(name: Any, names: Collection[Any]) -> bool:
-    try:
-        return name in names if isinstance(names, dict) else name in set(names)
-    except TypeError:  # not hashable
-        return False
-
-
-def _few(names: Collection[Any]) -> str:
-    return ", ".join(repr(name) for name in list(names)[:6]) + (", …" if len(names) > 6 else "")
-
-
 _act = eqx.filter_jit(act_with_memory)
-
-
-@eqx.filter_jit
-def _act_all(agent: Agent, state: AgentState, memories: Any, *arrays: Any) -> Any:
-    return jax.vmap(lambda memory, *arrays: act_with_memory(agent, state, memory, *arrays))(memories, *arrays)
 
 
 @eqx.filter_jit

@@ -23,13 +23,11 @@ class Place(NamedTuple):
 
     @staticmethod
     def of(x: Array) -> "Place":
-        """Describe an array."""
         plain = jax.eval_shape(_plain, x) if is_key(x) else x
         return Place(plain.shape, plain.dtype, jax.random.key_impl(x) if is_key(x) else None)
 
     @property
     def size(self) -> int:
-        """Return the number of entries."""
         return math.prod(self.shape)
 
 
@@ -50,7 +48,6 @@ class Layout:
 
     @staticmethod
     def of(tree: Any) -> "Layout":
-        """Return the layout of a PyTree."""
         layout = Layout(tree)
         return Layout._seen.setdefault(layout, layout)
 
@@ -100,7 +97,6 @@ class Layout:
         return jax.tree.unflatten(structure, [next(left) if isinstance(x, Place) else x for x in leaves])
 
     def unpacked(self, arrays: Sequence[Array]) -> Any:
-        """Return the PyTree that was packed."""
         return self.tree(self.unpack(arrays))
 
 

@@ -28,7 +28,7 @@ from jax import export
 from riskpath.errors import RiskpathError
 from riskpath.evaluation.exported_policy import ExportedPolicy
 from riskpath.evaluation.onnx_policy import is_onnx, read_onnx, write_onnx
-from riskpath.evaluation.policy_tracing import FORMAT, VERSION, TracedPolicy
+from riskpath.evaluation.policy_program import FORMAT, TracedPolicy, require_version
 from riskpath.extras import require_extra
 from riskpath.files import as_path, disk_errors, write_file
 
@@ -69,14 +69,8 @@ def load_policy(path: str | Path) -> ExportedPolicy:
     """Load an exported policy, of either format; nothing else of the training is needed."""
     if is_onnx(as_path(path)):
         return read_onnx(path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            description, program = json.loads(archive.read(DESCRIPTION)), archive.read(PROGRAM)
-    except (OSError, ValueError, LookupError, zipfile.BadZipFile) as error:
-        why = "does not exist" if isinstance(error, FileNotFoundError) else "is not an exported policy"
-        raise RiskpathError(f"{path} {why}") from None
-    if description.get("format") != FORMAT or description.get("version") != VERSION:
-        raise RiskpathError(f"{path} has another format than {FORMAT} {VERSION}")
+    description, program = _read_archive(path)
+    require_version(path, description)
     device = _device(path, description.get("platforms", list(PLATFORMS)))
     require_extra("flatbuffers", "export", "an exported policy")
     try:
@@ -121,15 +115,18 @@ def _write_archive(policy: TracedPolicy, platforms: tuple[str, ...]) -> bytes:
     return content.getvalue()
 
 
-def _is_export(path: Path) -> bool:
-    if is_onnx(path):
-        try:
-            read_onnx(path)
-        except RiskpathError:
-            return False
-        return True
+def _read_archive(path: str | Path) -> tuple[dict[str, Any], bytes]:
+    """Return the description and the program."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return json.loads(archive.read(DESCRIPTION)).get("format") == FORMAT
-    except (OSError, ValueError, LookupError, zipfile.BadZipFile):
-        return False
+            description, program = json.loads(archive.read(DESCRIPTION)), archive.read(PROGRAM)
+    except (OSError, ValueError, LookupError, zipfile.BadZipFile) as error:
+        why = "does not exist" if isinstance(error, FileNotFoundError) else "is not an exported policy"
+        raise RiskpathError(f"{path} {why}") from None
+    return description, program
+
+
+def _is_export(path: Path) -> bool:
+    with contextlib.suppress(RiskpathError):
+        return (read_onnx(path).description if is_onnx(path) else _read_archive(path)[0]).get("format") == FORMAT
+    return False

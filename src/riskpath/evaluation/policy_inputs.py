@@ -5,9 +5,9 @@ A network returns some action for any input, even NaN. Therefore wrong numbers a
 
 import math
 import random
+from collections.abc import Collection
 from typing import Any
 
-import jax
 import numpy as np
 
 from riskpath.errors import RiskpathError
@@ -20,6 +20,17 @@ def require_states(numbers: np.ndarray, count: int, start: int = 0) -> None:
     last = start + count - 1
     if not ((numbers >= start) & (numbers <= last) & (np.mod(numbers, 1) == 0)).all():
         raise RiskpathError(f"states have numbers from {start} to {last}, got {numbers.tolist()}")
+
+
+def require_known(what: str, name: Any, names: Collection[Any]) -> None:
+    """Refuse the name of a state or an action that a finite problem does not have."""
+    try:
+        known = name in (names if isinstance(names, dict) else set(names))
+    except TypeError:  # not hashable
+        known = False
+    if not known:
+        few = ", ".join(map(repr, list(names)[:6])) + (", …" if len(names) > 6 else "")
+        raise RiskpathError(f"the problem has no {what} {short(name)}; it has {few}")
 
 
 def as_reward(reward: Any) -> float:
@@ -63,13 +74,7 @@ def as_starts(starts: Any, memories: Any, count: int) -> np.ndarray:
 
 
 def as_rewards(rewards: Any, starts: np.ndarray, agent: str | None) -> np.ndarray:
-    """Return the last reward of every environment; 0 where an episode begins.
-
-    Args:
-        rewards: Those rewards, or None.
-        starts: In which environments an episode begins.
-        agent: The name of an agent that acts on rewards, so that they must be given; None for any other.
-    """
+    """Return the last reward of every environment, 0 where an episode begins; the agent that is named needs them."""
     if rewards is None:
         if agent is not None and not starts.all():
             raise RiskpathError(f"{agent} acts on the rewards it received: give rewards=…, one for each environment")
@@ -99,13 +104,6 @@ def as_action(action: Any, spec: EnvSpec) -> np.ndarray:
     if array.shape != () or not 0 <= array < spec.num_actions or array % 1:
         raise RiskpathError(f"actions have numbers from 0 to {spec.num_actions - 1}, got {array.tolist()}")
     return array.astype(np.int32)
-
-
-def same_shapes(one: Any, other: Any) -> bool:
-    """Tell whether two PyTrees have the same structure, shapes and types."""
-    (ours, structure), (theirs, other_structure) = jax.tree.flatten(one), jax.tree.flatten(other)
-    pairs = zip(ours, theirs, strict=False)
-    return structure == other_structure and all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs)
 
 
 def short(value: Any) -> str:

@@ -12,10 +12,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Array, Bool, Float, Shaped
 
 from riskpath.agents.agent import Agent, AgentState, act_greedily
+from riskpath.agents.learning import masked_argmax
 from riskpath.envs.environment import Environment
+from riskpath.nn.heads import columns_of
 from riskpath.types import EnvSpec, Key, Keys, TimeStep, shapes_of
 
 Returns = tuple[Float[np.ndarray, "L N"], Float[np.ndarray, "L N"], Bool[np.ndarray, "L N"]]
@@ -24,12 +26,6 @@ MEMORY_SHARE, DEFAULT_MEMORY = 0.25, 4e9
 """Fraction of the device's memory that a piece may use, and the assumed memory of a device that does not report it."""
 _NEEDED: dict[Hashable, int] = {}
 """Bytes for one step of one episode, for every agent seen so far: tracing `act` takes as long as a short rollout."""
-
-
-def begin(env: Environment, spec: EnvSpec, key: Key) -> tuple[Any, TimeStep]:
-    """Start an episode: return the environment's state and its first time step."""
-    observation, env_state = env.reset(key)
-    return env_state, spec.first_time_step(observation, env.action_mask(env_state))
 
 
 def lane_count(state: AgentState) -> int:
@@ -93,8 +89,10 @@ def _rollout_piece(agent: Agent, env: Environment, state: AgentState, spec: EnvS
             following = TimeStep(observation, reward, mask, output.action, time_step.time + 1)
             return env_state, following, output.memory, account, terminated | truncated, key
 
+        observation, env_state = env.reset(start_key)
+        first = spec.first_time_step(observation, env.action_mask(env_state))
         account = (jnp.zeros(()), jnp.zeros(()), jnp.ones(()))
-        carry = (*begin(env, spec, start_key), state.initial_memory, account, jnp.zeros((), bool), key)
+        carry = (env_state, first, state.initial_memory, account, jnp.zeros((), bool), key)
         going = lambda carry: ~carry[4] & (carry[1].time < limit)
         _, _, _, (total, discounted, _), done, _ = jax.lax.while_loop(going, step, carry)
         return total, discounted, done
@@ -137,3 +135,48 @@ def _intermediate_bytes(jaxpr: Any) -> int:
             if hasattr(inner, "jaxpr"):
                 total += _intermediate_bytes(inner.jaxpr)
     return total
+
+
+@eqx.filter_jit
+def initial_values(
+    agent: Agent, state: AgentState, spec: EnvSpec, observation: Shaped[Array, "L *obs"], mask: Bool[Array, "L *A"]
+) -> Float[Array, " L"]:
+    """Return the value that every lane predicts for an episode with this first observation."""
+
+    def one(agent: Agent, state: AgentState, observation: Any, mask: Any) -> Float[Array, ""]:
+        return agent.value(state, state.initial_memory, spec.first_time_step(observation, mask))
+
+    return eqx.filter_vmap(one)(agent, state, observation, mask)
+
+
+@eqx.filter_jit
+def initial_quantiles(
+    agent: Any,
+    state: AgentState,
+    spec: EnvSpec,
+    observation: Shaped[Array, "L *obs"],
+    mask: Bool[Array, "L *A"],
+    taus: Float[Array, " N"],
+) -> Float[Array, "L N"]:
+    """Return the quantiles that every lane predicts for its best action after such a first observation."""
+
+    def one(agent: Any, state: AgentState, observation: Any, mask: Any) -> Float[Array, " N"]:
+        time_step = spec.first_time_step(observation, mask)
+        quantiles = agent.quantiles(state, state.initial_memory, time_step, taus)
+        if not mask.size:
+            return quantiles[:, 0]
+        best = masked_argmax(agent.estimate(state, state.initial_memory, time_step), mask)
+        return jnp.sum(quantiles[:, columns_of(best, quantiles.shape[1])], axis=1)
+
+    return eqx.filter_vmap(one)(agent, state, observation, mask)
+
+
+@eqx.filter_jit
+def first_observations(env: Environment, keys: Any) -> tuple[Any, Any]:
+    """Return a first observation and action mask for every lane."""
+
+    def one(env: Environment, key: Key) -> Any:
+        observation, env_state = env.reset(key)
+        return observation, env.action_mask(env_state)
+
+    return eqx.filter_vmap(one)(env, keys)

@@ -15,16 +15,21 @@ import numpy as np
 
 from riskpath.envs.finite import action_numbers, state_numbers
 from riskpath.errors import RiskpathError
-from riskpath.evaluation.grid_program import trace_grid
 from riskpath.evaluation.learned_policy import LearnedPolicy
 from riskpath.evaluation.policy_file import PLATFORMS, write_policy
-from riskpath.evaluation.policy_tracing import TracedPolicy, describe, drawn, plain_name, trace_learned
+from riskpath.evaluation.policy_program import TracedPolicy, describe, drawn, plain_name, trace_learned
+from riskpath.mdp.grid.market_policy import MarketPolicy
 from riskpath.mdp.grid.solution import GridSolution
 from riskpath.mdp.policies import Lottery, RandomisedPolicy
 from riskpath.mdp.solution import Solution
+from riskpath.memory import in_units
 
 MOST_NODES = 1_000_000
 """The longest table."""
+
+
+MOST_BYTES = 500_000_000
+"""The largest tables of an export."""
 
 
 def export_policy(
@@ -126,3 +131,36 @@ def _explore(mdp: Any, policy: Any, nodes: list[Any], states: Any, actions: Any)
         for prob, reward, following in mdp.outcomes[state][action]:
             if prob > 0 and (reached := node(following, remembered, reward, time + 1)) >= 0:
                 nodes[number][1].append((states[following], reward, reached))
+
+
+def trace_grid(solution: GridSolution) -> TracedPolicy:
+    """Return the policy of a solution on a grid as a program; its memory is the time and the return so far."""
+    policy, problem = solution.policy, solution.problem
+    if policy.memory_bytes > MOST_BYTES:
+        raise RiskpathError(
+            f"the tables of this policy take {in_units(policy.memory_bytes)}; an export has at most "
+            f"{in_units(MOST_BYTES)}: solve on a coarser grid, grid_problem(resolution=0.5)"
+        )
+    decide, count, discount = policy.decider(), len(problem.axes), jnp.float32(problem.discount)
+    adaptive = (policy.tail if isinstance(policy, MarketPolicy) else policy.expected) is not None
+
+    def step(memory: Any, obs: Any, reward: Any, mask: Any, start: Any, seed: Any) -> Any:
+        time, total = memory
+        total = jnp.where(start, 0.0, total + discount ** time.astype(jnp.float32) * reward)
+        time = jnp.where(start, 0, time + 1)
+        action = decide(jnp.minimum(time, problem.steps - 1), tuple(obs[i] for i in range(count)), total)
+        return jnp.where((time < problem.steps) & mask[action], action, -1), (time, total)
+
+    labels = [problem.label(number) for number in range(len(problem.actions))]
+    description = describe(
+        (np.int32(0), np.float32(0)),
+        agent=f"{solution.policies} policy on a grid",
+        risk=str(solution.risk),
+        environment=problem.name,
+        observation={"shape": [count], "dtype": "float32"},
+        first_entries=problem.read_state is None,
+        num_actions=len(labels),
+        needs_rewards=adaptive,
+        actions=[plain_name(label.tolist() if hasattr(label, "tolist") else label) for label in labels],
+    )
+    return TracedPolicy(step, description)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from riskpath.errors import RiskpathError
-from riskpath.experiments import bench_figures, bench_tables
+from riskpath.experiments import bench_tables
 from riskpath.experiments.bench_cells import Cell, plan
 from riskpath.experiments.bench_scores import rows
 from riskpath.experiments.bench_suite import QUICK_RISKS, RISKS, SIZES, as_entrants, as_problems
@@ -57,14 +57,14 @@ class Bench:
 
     def plot_heat_map(self, ax: Any = None) -> Any:
         """Draw the share of every agent (columns), problem and measure (rows); return the axes."""
-        return bench_figures.heat_map(self.table(), ax)
+        return bench_tables.heat_map(self.table(), ax)
 
     def plot_profiles(self, ax: Any = None) -> Any:
         """Draw, for each agent, which part of its runs has at least a given share; return the axes.
 
         Only problems and measures count for which all agents were trained; if there are none, those of each agent.
         """
-        return bench_figures.profiles(self.cells, ax)
+        return bench_tables.profiles(self.cells, ax)
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write all results, the tables and both figures to a folder; return the files."""
@@ -133,7 +133,10 @@ def bench(
     """
     require_counts(**given(seeds=seeds, steps=steps, quantiles=quantiles))
     require_counts(0, retries=retries)
-    measures = list(dict.fromkeys(str(parse_risk(risk)) for risk in _risks(risks, quick)))
+    if risks is None:
+        risks = QUICK_RISKS if quick else RISKS
+    listed = [risks] if isinstance(risks, str) or not hasattr(risks, "__iter__") else risks
+    measures = list(dict.fromkeys(str(parse_risk(risk)) for risk in listed))
     seeds = seeds or (QUICK_SEEDS if quick else SEEDS)
     more = given(steps=steps, num_quantiles=quantiles)
     cells = plan(
@@ -160,9 +163,3 @@ def bench(
     failed = run_jobs(left, finish, engine(ray), retries=retries, progress=progress, done=before) if left else {}
     finished = [done[cell.name] for cell in cells if cell.name in done]
     return Bench(finished, [cell.name for cell in cells if cell.name not in done], failed, command)
-
-
-def _risks(risks: Any, quick: bool) -> Any:
-    if risks is None:
-        return QUICK_RISKS if quick else RISKS
-    return [risks] if isinstance(risks, str) or not hasattr(risks, "__iter__") else risks

@@ -76,7 +76,6 @@ class Cell:
 
     @property
     def size(self) -> float:
-        """Return the amount of work, relative to other cells."""
         return self.settings["steps"]
 
     def split(self) -> Sequence["Cell"]:
@@ -117,21 +116,14 @@ class Cell:
     def _judge(self, run: Run) -> list[dict[str, Any]]:
         """Return the value of every seed's greedy policy, with an interval of their mean, for every measure."""
         settings = [0] * len(self.risks) if self.entrant.control else range(len(self.risks))
-        pairs = list(zip(settings, self.risks, strict=True))
         situations = None if self.problem.size == "small" else SITUATIONS
-        found = run.measure(self.settings["episodes"], EVALUATION_SEED, situations)
-        values = [found.values(parse_risk(risk))[setting] for setting, risk in pairs]
-        intervals = [found.interval(parse_risk(risk), setting, RESAMPLES, CONFIDENCE) for setting, risk in pairs]
-        return [
-            {
-                "risk": risk,
-                "values": one.tolist(),
-                "low": interval.low,
-                "high": interval.high,
-                "episodes": found.episodes,
-            }
-            for risk, one, interval in zip(self.risks, values, intervals, strict=True)
-        ]
+        found, results = run.measure(self.settings["episodes"], EVALUATION_SEED, situations), []
+        for setting, risk in zip(settings, self.risks, strict=True):
+            measure = parse_risk(risk)
+            values, interval = found.values(measure), found.interval(measure, setting, RESAMPLES, CONFIDENCE)
+            ends = {"low": interval.low, "high": interval.high, "episodes": found.episodes}
+            results.append({"risk": risk, "values": values[setting].tolist(), **ends})
+        return results
 
     def store(self, folder: Path, content: dict[str, Any]) -> None:
         """Write the file of this cell."""

@@ -1,18 +1,33 @@
-"""The two scores of a learned policy, and performance profiles.
+"""What learned policies are measured against, their two scores, and performance profiles.
 
     share = (value − value of the mean-optimal policy) / (optimum − value of the mean-optimal policy)
     gap   = optimum − value
 
 A share of 1 is the optimum, 0 is the policy with the best mean, and a negative share is worse than that. Where the
 optimum is hardly above the mean-optimal policy, a share divides by next to nothing: only the gap is given.
+
+`suite_values.json` holds the references of the suite. It is a small copy of
+`results/suite_optima.json`, which `riskpath reproduce suite-optima` makes; `compact` in tests/experiments/test_bench.py
+makes it. Other problems and measures are solved when they are needed.
 """
 
-from typing import Any
+import json
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from riskpath.experiments.bench_references import Reference
+from riskpath.errors import RiskpathError
+from riskpath.mdp.grid.solution import GridSolution
+from riskpath.mdp.law import Law
+from riskpath.mdp.model import FiniteMDP
+from riskpath.mdp.solve import as_grid_problem, solve
+from riskpath.risk.compose import parse_risk
+
+FILE = "suite_values.json"
+
 
 ADVANTAGE = 0.05
 """The least advantage of the optimum for which the share is shown, as a fraction of the scale of the returns."""
@@ -23,6 +38,58 @@ ROUNDING = 1e-9
 """Smaller gaps, relative to the optimum, are rounding errors."""
 AT_LEAST = 1e-6
 """A run reaches a score if it is short of it by no more than this."""
+
+
+class Reference(NamedTuple):
+    """The reference values for one problem and measure."""
+
+    mean_optimal: float
+    """β of the return of the policy with the best mean."""
+    optimum: float
+    """The largest β of any policy, or the best that is known."""
+    spread: float | None = None
+    """The standard deviation of the return of the policy with the best mean; None if it is not known."""
+
+
+@cache
+def suite_values() -> dict[str, dict[str, Reference]]:
+    """Return the references of the suite by problem and measure."""
+    text = resources.files("riskpath.experiments").joinpath(FILE).read_text()
+    return {
+        problem: {risk: Reference(value, best, record["spread"]) for risk, (value, best) in record["measures"].items()}
+        for problem, record in json.loads(text)["problems"].items()
+    }
+
+
+def solve_reference(problem: Any, risk: str) -> Reference:
+    """Solve a problem exactly, or on its grid."""
+    target = as_grid_problem(problem) or problem
+    law = _mean_optimal(target)
+    value, measure = law.risk(risk), parse_risk(risk)
+    solution = solve(target, measure, "adaptive")
+    best = solution.lower if isinstance(solution, GridSolution) else solution.value
+    if isinstance(target, FiniteMDP) and not measure.deterministic:
+        best = max(best, solve(target, measure, "adaptive", randomised=True).value)
+    return Reference(value, max(value, best), law.std)
+
+
+@cache
+def _mean_optimal(problem: Any) -> Law:
+    return solve(problem, "mean", "markov").law
+
+
+def given_reference(name: str, risk: str, optima: dict[str, Any], spread: float | None) -> Reference:
+    """Return the reference that a user gave for a measure."""
+    if risk not in optima:
+        listed = ", ".join(optima) or "none"
+        raise RiskpathError(f"{name} needs the mean-optimal value and the optimum of {risk}; it has those of {listed}")
+    try:
+        mean_optimal, optimum = (float(value) for value in optima[risk])
+    except (TypeError, ValueError):
+        raise RiskpathError(
+            f"{name}: give (value of the mean-optimal policy, optimum) for {risk}, got {optima[risk]!r}"
+        ) from None
+    return Reference(mean_optimal, optimum, spread)
 
 
 def has_share(reference: Reference) -> bool:

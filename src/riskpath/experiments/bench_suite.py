@@ -18,7 +18,7 @@ from riskpath.envs.finite import FiniteEnvironment, FiniteProblem, as_finite, fi
 from riskpath.envs.guarded_maze import GuardedMaze
 from riskpath.envs.random_mdp import RandomMDP
 from riskpath.errors import RiskpathError, did_you_mean
-from riskpath.experiments.bench_references import Reference, given_reference, solve_reference, suite_values
+from riskpath.experiments.bench_scores import Reference, given_reference, solve_reference, suite_values
 from riskpath.experiments.suite_optima import PROBLEMS as SUITE
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.solve import as_grid_problem
@@ -162,18 +162,10 @@ def hyperparameters(settings: dict[str, Any]) -> dict[str, Any]:
 
     Learning rates fall to 1 % until 90 % of the training, the probability of a random action until 50 %.
     """
+    names = ("train_freq", "buffer_size", "batch_size", "num_quantiles", "num_action_quantiles")
+    sizes = {name: settings[name] for name in names} | {"num_target_quantiles": settings["num_quantiles"]}
     starts = min(settings["learning_starts"], settings["steps"] // 4)
-    copied = {
-        key: settings[key]
-        for key in ("train_freq", "buffer_size", "batch_size", "num_quantiles", "num_action_quantiles")
-    }
-    training = Training(
-        learning_rate=1e-3,
-        final_learning_rate=1e-5,
-        learning_starts=starts,
-        num_target_quantiles=settings["num_quantiles"],
-        **copied,
-    )
+    training = Training(learning_rate=1e-3, final_learning_rate=1e-5, learning_starts=starts, **sizes)
     exploration = EpsilonGreedy(initial_eps=1.0, final_eps=0.05, fraction=0.5)
     return {"network": Network(hidden=settings["hidden"]), "training": training, "exploration": exploration}
 

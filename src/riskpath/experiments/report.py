@@ -36,13 +36,7 @@ def three_state_report(result: dict[str, Any], out: Path) -> list[Rows | str]:
     """Return the table of the first figure, and the actions of each seed's policy."""
     laws = [{**row, "cvar": f"{row['cvar']:g}"} for row in result["first_figure"]]
     policies = [
-        {
-            "agent": lane["agent"],
-            "seed": lane["seed"],
-            "actions": ", ".join(lane["actions"]),
-            "value": f"{lane['value']:g}",
-        }
-        for lane in result["policies"]
+        {**lane, "actions": ", ".join(lane["actions"]), "value": f"{lane['value']:g}"} for lane in result["policies"]
     ]
     return [
         Rows(f"The paper's first figure: distributions and their {result['risk']}, from the operators", laws),

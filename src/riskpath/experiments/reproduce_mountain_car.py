@@ -31,6 +31,7 @@ from riskpath.risk.measures import Mean, RiskMeasure
 from riskpath.risk.tabulated import Tabulated
 from riskpath.sweeps.jobs import Report, run_jobs
 from riskpath.sweeps.ray_engine import engine
+from riskpath.training.lane_memory import lanes_that_fit
 from riskpath.training.run import Run
 from riskpath.training.train import train
 
@@ -87,11 +88,9 @@ class CarGroup:
 
     @property
     def size(self) -> float:
-        """Return the number of lanes."""
         return len(self.group) * self.seeds
 
     def split(self) -> Sequence["CarGroup"]:
-        """Return two halves."""
         if not (half := len(self.group) // 2):
             return ()
         parts = (slice(None, half), slice(half, None))
@@ -126,7 +125,6 @@ def reproduce(
     seeds: int = 6,
     only: str = "",
     cells: list[Cell] | None = None,
-    steps: int | None = None,
     ray: str | None = None,
     show: Any = print,
 ) -> dict[str, Any]:
@@ -138,7 +136,7 @@ def reproduce(
     """
     command = command_of("mountain-car", quick, seeds if seeds != 6 else None)
     cells = cells or ([(0.5, "cvar:0.25")] if quick else [(c, m) for c in WEIGHTS for m in MEASURES])
-    steps = steps or (80_000 if quick else 200_000)
+    steps = 80_000 if quick else 200_000
     result, worker = earlier(out / "mountain_car_run.json", command), engine(ray)
     jobs: list[CarGroup] = []
     lanes_done: list[float] = []
@@ -182,20 +180,11 @@ def keep(result: dict[str, Any], out: Path) -> None:
 
 
 def _groups(name: str, cells: list[Cell], seeds: int, machines: int = 1) -> list[list[Cell]]:
-    """Return groups of cells that fit into memory together: a lane is little more than its replay buffer.
-
-    Several machines share the cells.
-    """
+    """Return groups of cells that fit into memory together; several machines share the cells."""
     if not cells:
         return []
-    agent = agent_for(name, Mean())
-    assert isinstance(agent, IQTD3 | TQLContinuous)
-    windows = 11 if isinstance(agent, TQLContinuous) else 0
-    rows = agent.training.buffer_size + windows * agent.training.batch_size * agent.actor.policy_delay
-    lane = rows * 16 * 4 + 64e6  # bytes, with ample room for the activations of one update
-    stats = jax.local_devices()[0].memory_stats() or {}
-    room = max(1, int(0.6 * stats.get("bytes_limit", 8e9) / (lane * seeds)))
-    room = min(room, -(-len(cells) // machines))
+    lanes = lanes_that_fit(agent_for(name, Mean()), RiskyMountainCar(), ENVS, len(cells) * seeds)
+    room = min(max(1, lanes // seeds), -(-len(cells) // machines))
     return [cells[i : i + room] for i in range(0, len(cells), room)]
 
 

@@ -45,17 +45,12 @@ PROBLEMS: dict[str, Callable[[], Any]] = {
 }
 """The problems, in the order of the tables."""
 LONG: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
-    **{
-        f"MeanReversionTrading {steps}": (
-            partial(envs.MeanReversionTrading, steps=steps),
-            ("mean", "cvar:0.25", "cvar:0.5"),
-        )
-        for steps in (40, 160, 640)
-    },
-    **{
-        f"OptionHedging {steps}": (partial(envs.OptionHedging, steps=steps), ("mean", "cvar:0.1", "cvar:0.5"))
-        for steps in (10, 60, 250)
-    },
+    f"{kind.__name__} {steps}": (partial(kind, steps=steps), risks)
+    for kind, lengths, risks in (
+        (envs.MeanReversionTrading, (40, 160, 640), ("mean", "cvar:0.25", "cvar:0.5")),
+        (envs.OptionHedging, (10, 60, 250), ("mean", "cvar:0.1", "cvar:0.5")),
+    )
+    for steps in lengths
 }
 """Longer versions with the measures that have a bound; they have a key of their own, `long`."""
 QUICK = ("ThreeState", "Liquidation")

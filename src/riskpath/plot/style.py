@@ -19,15 +19,8 @@ if TYPE_CHECKING:
 else:
     Axes = Figure = Any  # matplotlib is imported only when a figure is drawn
 
-BLUE, VERMILION, GREEN, PINK, ORANGE, SKY, GREY = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#7f7f7f",
-)
+BLUE, VERMILION, GREEN, PINK = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
+ORANGE, SKY, GREY = "#e69f00", "#56b4e9", "#7f7f7f"
 PALETTE = (BLUE, VERMILION, GREEN, PINK, ORANGE, SKY, GREY)
 """Colours in the order of their use."""
 COLOURS = {

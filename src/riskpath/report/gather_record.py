@@ -15,7 +15,7 @@ from riskpath.agents.abilities import Population, Quantiles
 from riskpath.envs.finite import FiniteEnvironment
 from riskpath.evaluation.bootstrap import Interval
 from riskpath.evaluation.evaluation import setting_labels
-from riskpath.evaluation.predictions import initial_quantiles
+from riskpath.evaluation.rollout import initial_quantiles
 from riskpath.hyperparameters import flat_settings
 from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP
@@ -32,13 +32,11 @@ from riskpath.report.run_record import (
     TrainingRecord,
     Triple,
 )
-from riskpath.report.served_floors import floors_of
-from riskpath.report.served_levels import frontier_of
+from riskpath.report.served import floors_of, frontier_of
 from riskpath.report.walks import grid_of
 from riskpath.risk.measures import Mean
-from riskpath.training.measured import Measured
+from riskpath.training.measured import Measured, episodes_for
 from riskpath.training.run import Run
-from riskpath.training.sampling import episodes_for
 from riskpath.version import versions
 
 EPISODES = 2_000
@@ -65,7 +63,9 @@ def gather(
     lookup: Lookup | None = None,
 ) -> RunRecord:
     """Return the record of a run, with more facts `about` it; `lookup` returns optima that are known already."""
-    name, agent = _environment_name(run), type(run.agents[0]).__name__
+    env, name, agent = run.environments[0], run.environment_name, type(run.agents[0]).__name__
+    if isinstance(env, FiniteEnvironment) and name == FiniteMDP.name:  # a nameless table gets one from its numbers
+        name = f"{name} {env.digest[:6]}"
     notes, (found, discounted, note) = list(run.notices), _measured(run)
     estimates, believed = run.estimates(), _believed(run) if isinstance(run.agents[0], Quantiles) else None
     labels = setting_labels([one.risk for one in run.agents])
@@ -90,7 +90,7 @@ def gather(
                 law=LawRecord.of(Law.mix(laws, [1 / len(laws)] * len(laws))),
                 seed_laws=[LawRecord.of(law) for law in laws] if len(laws) > 1 else [],
                 curve=_curve(run.curve, number, (len(run.agents), run.seeds)),
-                training=training_record([{"step": run.steps, **run.recent_figures()}], number, run.seeds),
+                training=_training([{"step": run.steps, **run.recent_figures()}], number, run.seeds),
                 quantiles=None if believed is None else _quantiles(believed[number], discounted[number]),
                 optimum=optimum,
                 grid=grid_of(run, number) if exact else None,
@@ -114,14 +114,6 @@ def gather(
     )
 
 
-def _environment_name(run: Run) -> str:
-    """Return the name of the environment; a table without a name gets one from its numbers."""
-    env, name = run.environments[0], run.environment_name
-    if isinstance(env, FiniteEnvironment) and name == FiniteMDP.name:
-        return f"{name} {env.digest[:6]}"
-    return name
-
-
 def _measured(run: Run) -> tuple[Measured, list[list[Law]], str]:
     """Return the returns, the distributions of discounted returns, and a note if only the first are exact."""
     risks, limit = [agent.risk for agent in run.agents], run.spec.max_episode_steps or np.inf
@@ -130,24 +122,23 @@ def _measured(run: Run) -> tuple[Measured, list[list[Law]], str]:
     exact = plain if undiscounted else run.exact_laws(discounted=True) if plain and limit <= SHORT else None
     if plain is not None and exact is not None:
         return Measured(risks, exact=plain), exact, ""
-    sample = run.evaluate(_episodes(run), seed=1)
+    episodes = episodes_for(run, None, EPISODES)
+    sample = run.evaluate(episodes, seed=1)
     discounted = Measured(risks, sample=dataclasses.replace(sample, returns=sample.discounted)).laws
     if plain is None:
         return Measured(risks, sample=sample), discounted, ""
-    note = f"Discounted returns are those of {_episodes(run):,} episodes of each seed, others are exact."
+    note = f"Discounted returns are those of {episodes:,} episodes of each seed, others are exact."
     return Measured(risks, exact=plain), discounted, note
-
-
-def _episodes(run: Run) -> int:
-    return episodes_for(run, None, EPISODES)
 
 
 def _ends(interval: Interval) -> Triple:
     return interval.estimate, interval.low, interval.high
 
 
-def extend_curves(record: RunRecord, points: list[dict[str, Any]], steps: int) -> RunRecord:
-    """Return a record with later points of the learning curve, from the log of a training that is running."""
+def extended(record: RunRecord, logged: list[dict[str, Any]]) -> RunRecord:
+    """Return a record with the training episodes of a log and, if training is running, its evaluations as well."""
+    evaluations = [(entry["step"], entry.get("evaluation")) for entry in logged if not record.finished]
+    points = [{**point, "step": step} for step, point in evaluations if isinstance(point, dict)]
     settings = []
     for number, setting in enumerate(record.settings):
         old, known = setting.curve, setting.curve.steps[-1] if setting.curve else -1
@@ -155,8 +146,10 @@ def extend_curves(record: RunRecord, points: list[dict[str, Any]], steps: int) -
         if old and new:
             values = [one + other for one, other in zip(old.seeds, new.seeds, strict=True)]
             new = CurveRecord(old.steps + new.steps, values, *_mean_bands(np.array(values)))
-        settings.append(dataclasses.replace(setting, curve=new or old))
-    if steps <= record.steps:
+        training = _training(logged, number, record.seeds) or setting.training
+        settings.append(dataclasses.replace(setting, curve=new or old, training=training))
+    steps = max((entry["step"] for entry in logged), default=0)
+    if record.finished or steps <= record.steps:
         return dataclasses.replace(record, settings=settings)
     note = f"Policies are those of the last checkpoint, after {record.steps:,} steps; training is at {steps:,}."
     return dataclasses.replace(record, settings=settings, steps=steps, notes=[note, *record.notes])
@@ -171,7 +164,7 @@ def _curve(points: list[dict[str, Any]], setting: int, shape: tuple[int, int]) -
     return CurveRecord([point["step"] for point in kept], values.tolist(), *_mean_bands(values))
 
 
-def training_record(points: list[dict[str, Any]], setting: int, seeds: int) -> TrainingRecord | None:
+def _training(points: list[dict[str, Any]], setting: int, seeds: int) -> TrainingRecord | None:
     """Return the training episodes of one setting, from points as callbacks see them."""
     names = ("ep_rew_mean", "ep_rew_risk", "ep_len_mean")
     kept = [point for point in points if all(name in point for name in names)]
@@ -180,15 +173,6 @@ def training_record(points: list[dict[str, Any]], setting: int, seeds: int) -> T
     if not kept or any(one.shape != (len(kept), seeds) for one in figures):
         return None
     return TrainingRecord([int(point["step"]) for point in kept], *(one.T.tolist() for one in figures))
-
-
-def with_training(record: RunRecord, points: list[dict[str, Any]]) -> RunRecord:
-    """Return a record with the training episodes that were logged."""
-    settings = [
-        dataclasses.replace(setting, training=training_record(points, number, record.seeds) or setting.training)
-        for number, setting in enumerate(record.settings)
-    ]
-    return dataclasses.replace(record, settings=settings)
 
 
 def _mean_bands(values: np.ndarray) -> tuple[list[float], list[float]]:

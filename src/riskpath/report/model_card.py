@@ -58,9 +58,9 @@ def push_run(run: Run, folder: str | Path, title: str | None = None) -> Path:
 
 
 def model_card(run: Run, found: Measured | None, files: dict[str, str], title: str) -> str:
-    """Return the model card in Markdown; the lines at its top are those that file hosts read.
+    """Return the model card in Markdown; `found` is None if there is no environment to play in.
 
-    `found` has the returns of its policies, None if there is no environment to play in; `files` what the folder holds.
+    The lines at its top are those that file hosts read.
     """
     risks = ", ".join(dict.fromkeys(str(agent.risk) for agent in run.agents))
     about = f"{run.steps:,} steps" + ("" if run.finished or run.plan is None else f" of {run.plan.goal:,}")

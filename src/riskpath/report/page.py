@@ -39,16 +39,9 @@ def write_page(
 ) -> Path:
     """Write the page to a file and return its path; a file that is not such a page is never replaced.
 
-    Args:
-        path: The file.
-        runs: Runs, in the order of their sections.
-        benches: Results of benchmarks.
-        sweeps: Results of sweeps.
-        title: The heading.
-        refresh: Seconds after which an open page loads itself again during training.
+    During training, an open page loads itself again after `refresh` seconds.
     """
-    place = require_page(path)
-    return write_file(place, make_page(runs, benches, sweeps, title, refresh))
+    return write_file(require_page(path), make_page(runs, benches, sweeps, title, refresh))
 
 
 def require_page(path: str | Path) -> Path:

@@ -21,7 +21,8 @@ def grid_of(run: Run, setting: int) -> GridRecord | None:
     if not isinstance(env, FiniteEnvironment) or env.problem is None:
         return None
     mdp = env.mdp()
-    states = list(dict.fromkeys([*mdp.outcomes, *_followers(mdp)]))
+    followers = (o.next for actions in mdp.outcomes.values() for listed in actions.values() for o in listed)
+    states = list(dict.fromkeys([*mdp.outcomes, *followers]))
     if not all(_place(state) for state in states):
         return None
     height = max(_place(state)[0] for state in states)
@@ -45,10 +46,6 @@ def grid_of(run: Run, setting: int) -> GridRecord | None:
         paths.setdefault(shown, []).append(seed)
     listed = [GridPath(seeds, list(moves)) for moves, seeds in paths.items()]
     return GridRecord([(*place, kind) for place, kind in cells.items()], listed)
-
-
-def _followers(mdp: FiniteMDP) -> Any:
-    return (o.next for actions in mdp.outcomes.values() for listed in actions.values() for o in listed)
 
 
 def _place(state: Any) -> tuple[int, int]:

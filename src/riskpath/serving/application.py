@@ -21,9 +21,8 @@ from starlette.types import Receive, Scope, Send
 from riskpath.errors import one_line
 from riskpath.evaluation.exported_policy import ExportedPolicy
 from riskpath.serving.limits import Limits
-from riskpath.serving.metrics import Metrics, PolicyMetrics
 from riskpath.serving.openapi import document, page
-from riskpath.serving.served_policy import ServedPolicy
+from riskpath.serving.served_policy import Metrics, ServedPolicy
 from riskpath.serving.sessions import Session, Unavailable
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -60,18 +59,11 @@ class Application:
     """The answers of a server."""
 
     def __init__(self, policies: Mapping[str, ExportedPolicy], limits: Limits):
-        """Prepare the policies; they are compiled when the server starts.
-
-        Args:
-            policies: The policies by name.
-            limits: What clients are granted.
-        """
+        """Prepare the policies; they are compiled when the server starts."""
         self.metrics = Metrics()
-        self.policies = {
-            name: ServedPolicy(name, policy, limits, PolicyMetrics(self.metrics, name))
-            for name, policy in policies.items()
-        }
-        self.longest = limits.longest_body(max(policy.numbers for policy in self.policies.values()))
+        self.policies = {name: ServedPolicy(name, one, limits, self.metrics) for name, one in policies.items()}
+        largest = max(policy.numbers for policy in self.policies.values())
+        self.longest = limits.body_bytes or 64 * 1024 + 32 * largest
         """The longest body of a request in bytes."""
         routes = [  # the busiest come first
             ("/policies/{policy}/episodes/{episode}", "POST", self.act),
@@ -85,9 +77,7 @@ class Application:
             ("/openapi.json", "GET", self.openapi),
             ("/", "GET", self.page),
         ]
-        every = [
-            Route(path, Endpoint(path, handler, self.metrics), methods=[method]) for path, method, handler in routes
-        ]
+        every = [Route(path, Endpoint(path, answer, self.metrics), methods=[method]) for path, method, answer in routes]
         missing = Endpoint("", self.missing, self.metrics)
         self.asgi = Router(every, lifespan=self._lifespan, default=missing, redirect_slashes=False)
         """The application for an ASGI server."""
@@ -106,11 +96,9 @@ class Application:
             await policy.stop()
 
     async def page(self, request: Request) -> Response:
-        """Return the page about this server."""
         return HTMLResponse(page(self._document()))
 
     async def openapi(self, request: Request) -> Response:
-        """Return the OpenAPI document."""
         return JSONResponse(self._document())
 
     def _document(self) -> dict[str, Any]:
@@ -129,36 +117,31 @@ class Application:
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def list(self, request: Request) -> Response:
-        """Return the names of the policies."""
         return JSONResponse({"policies": list(self.policies)})
 
     async def describe(self, request: Request) -> Response:
-        """Return the description of a policy."""
         return JSONResponse(self._policy(request).policy.description)
 
     async def begin(self, request: Request) -> Response:
         """Begin an episode; return its name and the first action."""
         began, policy = time.perf_counter(), self._policy(request)
         session = await policy.begin(policy.read(await self._body(request), first=True))
-        policy.metrics.action(time.perf_counter() - began)
+        policy.seconds.observe(time.perf_counter() - began)
         return JSONResponse({"episode": session.key, **_action(session)}, 201)
 
     async def act(self, request: Request) -> Response:
-        """Return the next action of an episode."""
         began, policy = time.perf_counter(), self._policy(request)
         asked = policy.read(await self._body(request), first=False)
         session = await policy.act(request.path_params["episode"], asked)
-        policy.metrics.action(time.perf_counter() - began)
+        policy.seconds.observe(time.perf_counter() - began)
         return JSONResponse(_action(session))
 
     async def end(self, request: Request) -> Response:
-        """End an episode."""
         sessions = self._policy(request).sessions
         sessions.end(sessions.take(request.path_params["episode"]))
         return Response(status_code=204)
 
     async def missing(self, request: Request) -> Response:
-        """Answer at an address that has nothing."""
         return _error(404, f"nothing is at {request.url.path[:60]}: / describes this server")
 
     def _policy(self, request: Request) -> ServedPolicy:

@@ -62,12 +62,10 @@ def limited_protocol(limits: Limits) -> type[HttpToolsProtocol]:
             return False, 0.0
 
         def connection_lost(self, exc: Exception | None) -> None:
-            """Forget a connection."""
             self.unwatch()
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
-            """Read a part of a request."""
             if self.refused or self.transport.is_closing():
                 return
             if self.head is not None:
@@ -79,15 +77,13 @@ def limited_protocol(limits: Limits) -> type[HttpToolsProtocol]:
                 self.refuse(431, f"headers must be at most {HEAD_BYTES:,} bytes")
 
         def on_headers_complete(self) -> None:
-            """Begin to answer."""
             self.head = None
             super().on_headers_complete()
 
         def on_message_complete(self) -> None:
-            """Stop the clock: the request has arrived."""
             super().on_message_complete()
             self.head = 0
-            self.unwatch()
+            self.unwatch()  # the request has arrived
 
         def watch(self) -> None:
             """Start the clock of a request."""
@@ -95,7 +91,6 @@ def limited_protocol(limits: Limits) -> type[HttpToolsProtocol]:
             self.timer = self.loop.call_later(limits.request_seconds, self.too_slow)
 
         def unwatch(self) -> None:
-            """Stop the clock."""
             if self.timer is not None:
                 self.timer.cancel()
                 self.timer = None
@@ -119,7 +114,6 @@ def limited_protocol(limits: Limits) -> type[HttpToolsProtocol]:
             self.timer = self.loop.call_later(LINGER, self.transport.close)
 
         def send_400_response(self, msg: str) -> None:
-            """Refuse what is not HTTP."""
             self.refuse(400, msg)
 
     return LimitedProtocol

@@ -30,14 +30,7 @@ class Limits:
         require_counts(**fields(self, "episodes", "connections", "batch"), **given(body_bytes=self.body_bytes))
         require_positive(**fields(self, "episode_seconds", "request_seconds", "idle_seconds", "stop_seconds"))
 
-    def longest_body(self, numbers: int) -> int:
-        """Return the longest body in bytes, for observations and masks of this many numbers."""
-        return self.body_bytes or 64 * 1024 + 32 * numbers
-
-
-def batch_sizes(most: int) -> list[int]:
-    """Return the sizes of batches for which a policy is compiled: 1, 2, 4, …, `most`."""
-    sizes = [1]
-    while sizes[-1] < most:
-        sizes.append(min(2 * sizes[-1], most))
-    return sizes
+    @property
+    def batch_sizes(self) -> list[int]:
+        """The sizes of batches for which a policy is compiled: 1, 2, 4, …, `batch`."""
+        return [min(2**power, self.batch) for power in range((self.batch - 1).bit_length() + 1)]

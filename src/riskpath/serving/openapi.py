@@ -18,12 +18,7 @@ pre{padding:.8em;overflow-x:auto}td,th{text-align:left;padding:.3em .8em .3em 0;
 
 
 def document(policies: Mapping[str, dict[str, Any]], longest: int) -> dict[str, Any]:
-    """Return the OpenAPI document.
-
-    Args:
-        policies: The descriptions of the policies by name.
-        longest: The longest body in bytes.
-    """
+    """Return the OpenAPI document, from the policies' descriptions by name and the longest body in bytes."""
     paths: dict[str, Any] = {}
     for path, (summary, more) in {
         "/health": ("Answer as long as the process runs", {}),

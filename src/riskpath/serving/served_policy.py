@@ -1,4 +1,4 @@
-"""A policy that answers the requests of many clients in batches.
+"""A policy that answers the requests of many clients in batches, and what is counted, in the format of Prometheus.
 
 Requests that arrive while a batch is computed form the next one, so that no request waits for a batch to fill.
 """
@@ -15,14 +15,51 @@ import numpy as np
 from riskpath.errors import RiskpathError, did_you_mean, short_repr
 from riskpath.evaluation.exported_policy import ExportedPolicy
 from riskpath.evaluation.policy_inputs import as_mask, as_reward, missing_reward
-from riskpath.serving.limits import Limits, batch_sizes
-from riskpath.serving.metrics import PolicyMetrics
+from riskpath.extras import require_extra
+from riskpath.hyperparameters import plain
+from riskpath.serving.limits import Limits
 from riskpath.serving.sessions import Session, Sessions, Unavailable
 
 COMPILING = threading.Lock()
 """Held while a policy is compiled: several are compiled one after another."""
 FIELDS = ("observation", "reward", "mask", "step")
 """The fields that a request may contain."""
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+"""The limits of the classes in which the times of answers are counted."""
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+"""Those of the sizes of batches."""
+
+
+class Metrics:
+    """The counters of a server, in a registry of its own."""
+
+    def __init__(self):
+        client = require_extra("prometheus_client", "serve", "riskpath serve")
+        self.registry = client.CollectorRegistry()
+        self._generate = client.generate_latest
+        own = {"registry": self.registry}
+        self.requests = client.Counter("riskpath_requests", "Requests by route and status.", ["route", "status"], **own)
+        self.seconds = client.Histogram(
+            "riskpath_action_seconds", "Time from a request to its action.", ["policy"], buckets=SECONDS, **own
+        )
+        self.sizes = client.Histogram(
+            "riskpath_batch_size", "Requests answered by one call of a policy.", ["policy"], buckets=SIZES, **own
+        )
+        self.episodes = client.Gauge("riskpath_episodes", "Episodes now.", ["policy"], **own)
+        self.expired = client.Gauge("riskpath_expired_episodes", "Episodes that have expired.", ["policy"], **own)
+        self._statuses: dict[tuple[str, int], object] = {}
+
+    def count(self, route: str, status: int) -> None:
+        """Count a request."""
+        counter = self._statuses.get((route, status))
+        if counter is None:
+            counter = self._statuses[route, status] = self.requests.labels(route, str(status))
+        counter.inc()  # pyright: ignore[reportAttributeAccessIssue]
+
+    def text(self) -> bytes:
+        """Return all counters as text."""
+        return self._generate(self.registry)
 
 
 @dataclass(slots=True)
@@ -38,24 +75,19 @@ class Asked:
 class ServedPolicy:
     """A policy, the episodes that it plays, and the requests that wait."""
 
-    def __init__(self, name: str, policy: ExportedPolicy, limits: Limits, metrics: PolicyMetrics):
-        """Prepare a policy; `start` compiles it.
-
-        Args:
-            name: Its name in addresses.
-            policy: The policy.
-            limits: What clients are granted.
-            metrics: What is counted.
-        """
-        self.name, self.policy, self.metrics = name, policy, metrics
+    def __init__(self, name: str, policy: ExportedPolicy, limits: Limits, metrics: Metrics):
+        """Prepare a policy, which has this name in addresses; `start` compiles it."""
+        self.name, self.policy = name, policy
         self.sessions = Sessions([leaf[0] for leaf in policy.fresh], limits.episodes, limits.episode_seconds)
-        metrics.watch(self.sessions)
+        self.seconds, self._batch = metrics.seconds.labels(name), metrics.sizes.labels(name)
+        metrics.episodes.labels(name).set_function(lambda: len(self.sessions))
+        metrics.expired.labels(name).set_function(lambda: self.sessions.expired)
         about = policy.description
         self.numbers = int(np.prod(about["observation"]["shape"], dtype=np.int64)) + int(about["num_actions"])
         """The numbers of an observation and a mask."""
         self.ready = False
         """Whether the policy is compiled."""
-        self._sizes = batch_sizes(limits.batch)
+        self._sizes = limits.batch_sizes
         self._waiting: deque[tuple[Session, Asked, asyncio.Future[Any]]] = deque()
         self._wake, self._worker = asyncio.Event(), ThreadPoolExecutor(1, thread_name_prefix=f"policy {name}")
         self._task: asyncio.Task[None] | None = None
@@ -65,19 +97,13 @@ class ServedPolicy:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Stop answering."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         self._worker.shutdown(cancel_futures=True)
 
     def read(self, body: Any, first: bool) -> Asked:
-        """Return a request as arrays; refuse it in one line.
-
-        Args:
-            body: The object that a client has sent.
-            first: Whether it begins an episode.
-        """
+        """Return what a client has sent as arrays, or refuse it in one line; `first` tells that an episode begins."""
         if not isinstance(body, dict):
             raise ValueError(f"a request must be an object with an observation, got {short_repr(body, 60)}")
         for field in body:
@@ -148,7 +174,7 @@ class ServedPolicy:
                         if not future.done():  # a request is cancelled when a stop takes too long
                             future.set_exception(error)
                     continue
-                self.metrics.batch(len(batch))
+                self._batch.observe(len(batch))
                 for future, action in zip(futures, actions, strict=True):
                     if not future.done():
                         answer = future.set_exception if isinstance(action, Exception) else future.set_result
@@ -174,7 +200,7 @@ class ServedPolicy:
     def _written(self, action: Any) -> Any:
         """Return an action as JSON, or the error that is the answer to this one request."""
         try:
-            return plain_action(self.policy.write(action))
+            return plain(self.policy.write(action))
         except RiskpathError as error:
             return error
 
@@ -186,12 +212,3 @@ class ServedPolicy:
         memories = self.sessions.read(np.zeros(size, np.int64))
         with COMPILING:
             self.policy.act_rows(observations, memories, np.zeros(size), None, np.ones(size, bool))
-
-
-def plain_action(action: Any) -> Any:
-    """Return an action as JSON."""
-    if isinstance(action, dict):
-        return {key: plain_action(part) for key, part in action.items()}
-    if isinstance(action, tuple):
-        return [plain_action(part) for part in action]
-    return action.tolist() if isinstance(action, np.ndarray | np.generic) else action

@@ -53,14 +53,7 @@ class Sessions:
         seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ):
-        """Prepare for episodes.
-
-        Args:
-            memory: The arrays of one memory, for their shapes and types.
-            most: Episodes at the same time.
-            seconds: When an episode without requests expires.
-            clock: Returns the time in seconds.
-        """
+        """Prepare for at most `most` episodes with such memories; one expires after some `seconds` without requests."""
         self.most, self.seconds, self._clock = most, seconds, clock
         self._sessions: OrderedDict[str, Session] = OrderedDict()  # the one that waits longest is first
         self._free: list[int] = []
@@ -111,7 +104,6 @@ class Sessions:
         self._free.append(session.row)
 
     def read(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the memories of some rows."""
         return tuple(array[rows] for array in self._memory)
 
     def write(self, rows: np.ndarray, memories: Sequence[Any]) -> None:

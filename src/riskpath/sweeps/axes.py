@@ -32,7 +32,6 @@ class Combination:
 
     @property
     def name(self) -> str:
-        """Return the settings as a text."""
         return ", ".join(f"{axis}={value}" for axis, value in self.settings.items()) or "the agent as given"
 
 

@@ -71,7 +71,6 @@ class Local:
         self._jobs: deque[Job] = deque()
 
     def submit(self, job: Job) -> None:
-        """Take a job."""
         self._jobs.append(job)
 
     def wait(self, meter: "Meter") -> tuple[Job, dict[str, Any] | Failure | None]:
@@ -80,7 +79,6 @@ class Local:
         return job, attempt(job, lambda share: meter.inside(job, share))
 
     def close(self) -> None:
-        """Drop the jobs that are left."""
         self._jobs.clear()
 
 
@@ -146,13 +144,11 @@ class Meter:
             self._show(f"{done} of {self._count} cells done")
 
     def inside(self, job: Job, share: float) -> None:
-        """Show the progress of a job."""
         if self._bar:
             ended, done = f"{self._before + self._ended} of {self._count} cells", self._done + share * job.size
             self._bar.update(round(1_000 * done / self._total), f"{ended}, {job.name}"[:60], self._left(done))
 
     def after(self, job: Job, end: str, failed: bool = False) -> None:
-        """Show that a job has ended."""
         self._done, self._ended = self._done + job.size, self._ended + (not failed)
         self._count = max(self._count, self._before + self._ended)  # a job may have been split
         self.inside(job, 0.0)
@@ -164,7 +160,6 @@ class Meter:
             self._show(f"{ready}: {job.name}, {end}")
 
     def say(self, line: str) -> None:
-        """Show a message."""
         (self._show or _to_stderr)(line)
 
     def _left(self, done: float) -> float | None:
@@ -180,7 +175,6 @@ class Meter:
         return (time.monotonic() - began) * (left - half) / did if done > before else None
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
         if self._bar:
             self._bar.close()
 

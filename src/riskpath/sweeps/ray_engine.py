@@ -36,7 +36,6 @@ class OnRay:
         self._nodes: dict[str, str] = {}
 
     def submit(self, job: Job) -> None:
-        """Send a job to the cluster."""
         self._jobs[self._remote.remote(job)] = job
 
     def wait(self, meter: Meter) -> tuple[Job, Any]:

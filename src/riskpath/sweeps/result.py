@@ -125,12 +125,8 @@ def load_sweep(folder: str | Path) -> Sweep:
         total = stored["seeds"] * math.prod(len(values) for values in stored["over"].values())
     except (LookupError, TypeError, AttributeError):
         raise RiskpathError(f"{store.path} has a damaged configuration") from None
-    return as_sweep(axes, store.lanes(), total, store.failed())
-
-
-def as_sweep(axes: list[str], lanes: dict[Any, dict[str, Any]], total: int, failed: dict[str, str]) -> Sweep:
-    """Return a sweep of these lanes, in the order of combinations and seeds."""
-    return Sweep(axes, [lanes[lane] for lane in sorted(lanes)], failed, total - len(lanes))
+    lanes = store.lanes()
+    return Sweep(axes, [lanes[lane] for lane in sorted(lanes)], store.failed(), total - len(lanes))
 
 
 def stored_plan(folder: str | Path) -> SweepPlan:

@@ -85,7 +85,6 @@ class SweepFolder:
         return found
 
     def add(self, name: str, content: dict[str, Any]) -> None:
-        """Store a finished cell."""
         write_json(self.path / CELLS / f"{name}.json", {**content, "digest": json_digest(content["lanes"])})
 
     def failed(self) -> dict[str, str]:

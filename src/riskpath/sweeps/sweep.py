@@ -16,7 +16,7 @@ from riskpath.errors import RiskpathError
 from riskpath.sweeps.axes import as_axes
 from riskpath.sweeps.jobs import Progress, run_jobs
 from riskpath.sweeps.ray_engine import engine
-from riskpath.sweeps.result import Sweep, as_sweep
+from riskpath.sweeps.result import Sweep
 from riskpath.sweeps.store import TABLE, SweepFolder
 from riskpath.sweeps.sweep_cells import SweepCell
 from riskpath.sweeps.sweep_plan import SweepPlan, unfinished
@@ -106,7 +106,8 @@ def run_plan(
         return f"{content['lanes'][0]['seconds']:.0f} s"
 
     failed = run_jobs(left, finish, worker, retries=retries, progress=progress, done=len(cells) - len(left))
-    result = as_sweep(list(plan.over), lanes, len(plan.combinations) * plan.seeds, failed)
+    missing = len(plan.combinations) * plan.seeds - len(lanes)
+    result = Sweep(list(plan.over), [lanes[lane] for lane in sorted(lanes)], failed, missing)
     if store is not None and (left or not (store.path / TABLE).exists()):  # the folder may be read-only now
         store.set_failed(failed)
         result.to_csv(store.path / TABLE)

@@ -49,11 +49,9 @@ class SweepCell:
 
     @property
     def size(self) -> float:
-        """Return the number of lanes."""
         return len(self.combinations) * self.seeds
 
     def lanes(self) -> list[Lane]:
-        """Return its lanes."""
         seeds = range(self.first_seed, self.first_seed + self.seeds)
         return [(one.number, seed) for one in self.combinations for seed in seeds]
 
@@ -131,15 +129,12 @@ class SweepCell:
 
 def evaluated(found: Measured) -> list[list[dict[str, Any]]]:
     """Return for each setting and seed its value with the ends of its 95 % interval, and the mean of its return."""
-    values, means = found.values().tolist(), found.means().tolist()
-    ends = [[(value, value) for value in row] for row in values]
-    if (sample := found.sample) is not None:
-        intervals = [[sample[[i], [seed]].risk()[0] for seed in range(len(row))] for i, row in enumerate(values)]
-        ends = [[(interval.low, interval.high) for interval in row] for row in intervals]
-    return [
-        [
-            {"value": value, "low": low, "high": high, "mean": mean, "episodes": found.episodes}
-            for value, (low, high), mean in zip(*columns, strict=True)
-        ]
-        for columns in zip(values, ends, means, strict=True)
-    ]
+    values, means, sample = found.values().tolist(), found.means().tolist(), found.sample
+
+    def lane(setting: int, seed: int) -> dict[str, Any]:
+        value = values[setting][seed]
+        interval = None if sample is None else sample[[setting], [seed]].risk()[0]
+        low, high = (value, value) if interval is None else (interval.low, interval.high)
+        return {"value": value, "low": low, "high": high, "mean": means[setting][seed], "episodes": found.episodes}
+
+    return [[lane(setting, seed) for seed in range(len(row))] for setting, row in enumerate(values)]

@@ -74,12 +74,13 @@ def read_checkpoint(path: str | Path, agent: Agent | Sequence[Agent] | None, env
     """Return the fields of a saved run; agents and environments are taken from the file unless they are given."""
     folder = find_folder(path)
     header, curve = _read_header(folder, path)
+    as_list = lambda value: list(value) if isinstance(value, list | tuple) else [value]
     with _one_line(path, "damaged", "agent"):
         count, sizes = len(header["agents"]), (header["seeds"], header["num_envs"])
-        agents = [decode(one) for one in header["agents"]] if agent is None else _as_list(agent)
+        agents = [decode(one) for one in header["agents"]] if agent is None else as_list(agent)
     with _one_line(path, "damaged", "env"):
         known = [decode(one) for one in header["environments"]] if env is None else []
-        environments = [known[number] for number in header["environment_of"]] if env is None else _as_list(env)
+        environments = [known[number] for number in header["environment_of"]] if env is None else as_list(env)
         names = header["gymnasium"]
         unnamed = bool(names) and (None in names or any(":" in name for name in names))
     if unnamed and env is None:  # a file must not lead to an import
@@ -254,10 +255,6 @@ def _plain_arrays(tree: Any) -> Any:
     """Return the tree with random keys as numbers and all arrays as JAX arrays."""
     plain = lambda x: jax.random.key_data(x) if is_key(x) else jnp.asarray(x) if isinstance(x, np.ndarray) else x
     return jax.tree.map(plain, tree)
-
-
-def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 @contextlib.contextmanager

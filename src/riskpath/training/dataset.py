@@ -169,8 +169,8 @@ class Dataset:
 
     def _spaces(self) -> dict[str, Any]:
         if self.translation is not None:
-            listed = self.translation.observation_space, self.translation.action_space
-            return dict(zip(("observation_space", "action_space"), listed, strict=True))
+            own = self.translation
+            return {"observation_space": own.observation_space, "action_space": own.action_space}
         spaces, spec = require_extra("gymnasium", "gymnasium", "a Minari data set").spaces, self.spec
         low, high = (0, 255) if spec.pixels else (-np.inf, np.inf)
         seen, taken = self.episodes[0].observations.dtype, self.episodes[0].actions.dtype

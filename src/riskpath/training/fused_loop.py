@@ -267,9 +267,9 @@ def repeat(function: Callable[[Any], Any], carry: Any, times: Any) -> tuple[Any,
 
 
 @eqx.filter_jit
-def warm_up(lanes: Lanes, spec: EnvSpec, iterations: Any) -> Lanes:
+def warm_up(lanes: Lanes, spec: EnvSpec, iterations: Any) -> tuple[Lanes, dict[str, Array]]:
     """Take steps by exploration only."""
-    return repeat(lambda s: (collect(s, spec, warm_up=True), ()), lanes, iterations)[0]
+    return repeat(lambda s: (collect(s, spec, warm_up=True), {}), lanes, iterations)
 
 
 @eqx.filter_jit
@@ -292,16 +292,12 @@ def chunk(lanes: Lanes, spec: EnvSpec, rounds: Any) -> tuple[Lanes, dict[str, Ar
     return repeat(round_, lanes, rounds)
 
 
-def _explore(lanes: Lanes, spec: EnvSpec, iterations: Any) -> tuple[Lanes, dict[str, Array]]:
-    return warm_up(lanes, spec, iterations), {}
-
-
 def advance(
     lanes: Lanes, spec: EnvSpec, steps: int, chunk_steps: int, devices: int | None = None, begin: int | None = None
 ) -> Generator[Part]:
     """Train for about `steps` more steps of each lane, and yield lanes and metrics (`rounds.in_chunks`)."""
     mesh = lane_mesh(lanes.count, devices)
-    programs: list[Any] = [_explore, chunk]
+    programs: list[Any] = [warm_up, chunk]
     if mesh is not None:
         lanes = spread(lanes, mesh)
         programs = [functools.partial(on_devices, program, mesh) for program in programs]

@@ -104,7 +104,7 @@ def advance(
     after, choice = _choose(lanes, jnp.asarray(warms))
     state = State(lanes, after.keys, choice, spec)
     layout = Layout.of(state)
-    arrays, asked = _pack(layout, _arrays(state)), _asked(choice, draws)
+    arrays, asked = _pack(layout, jax.tree.leaves(eqx.filter(state, eqx.is_array))), _asked(choice, draws)
 
     compiled = stopped = False
     explores = np.asarray(warms)
@@ -151,10 +151,6 @@ def advance(
         lambda lanes, rounds: turns(rounds * sizes.iterations * sizes.moves, warm_up=False),
         begin,
     )
-
-
-def _arrays(tree: Any) -> list[Array]:
-    return [leaf for leaf in jax.tree.leaves(tree) if eqx.is_array(leaf)]
 
 
 @contextmanager

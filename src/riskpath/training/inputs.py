@@ -14,9 +14,7 @@ from riskpath.envs.finite import FiniteEnvironment, FiniteProblem, as_arrays, as
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
 from riskpath.risk.measures import CVaR, Mean
-from riskpath.training.dataset import Dataset
 from riskpath.training.lanes import is_swept
-from riskpath.training.logged import logged_environment, logged_experience, without_steps
 from riskpath.types import EnvSpec
 
 
@@ -89,24 +87,6 @@ def as_environments(env: Any, count: int) -> tuple[list[Environment], list[Any]]
     if not sources and any(_fixed(as_arrays(env)) != _fixed(as_arrays(environments[0])) for env in environments):
         raise RiskpathError("environments trained together may differ in numbers only; train them one after the other")
     return environments, sources
-
-
-def as_settings(agent: Any, env: Any, data: Any, num_envs: int) -> tuple[list[Agent], list[Environment], list[Any]]:
-    """Return an agent and an environment for each setting, and how to make Gymnasium environments."""
-    agents: list[Agent] = as_agents(agent)
-    if data is not None:
-        agents = [without_steps(one) for one in agents]
-        if not isinstance(data, Dataset):
-            raise RiskpathError(f"data must be a rp.Dataset, got a {type(data).__name__}")
-        env = logged_environment(data) if env is None else env
-    environments, sources = as_environments(env, len(agents))
-    if data is None:
-        require_fit(agents[0], environments[0].spec, num_envs)
-    else:
-        require_alike(data.spec, environments[0].spec)
-        agents[0].require_actions(data.spec)
-        logged_experience(agents[0], data.spec, len(data)).require_fit(num_envs)
-    return agents, environments, sources
 
 
 def padded(environments: list[Environment]) -> list[Environment]:

@@ -80,9 +80,7 @@ def memory() -> float:
 
 def lanes_that_fit(agent: Agent, env: Any, num_envs: int, wanted: int) -> int:
     """Return the number of lanes that a device trains at a time, at most `wanted`."""
-    room = SHARE * memory()
-    if isinstance(agent.training, Training):
-        least = COPIES * 4 * 10 * agent.training.buffer_size + ROOM  # a transition has about ten numbers
-        if wanted * 10 * least < room:  # certainly enough: tracing shapes takes a second
-            return wanted
+    room, environment = SHARE * memory(), inputs.as_environments(env, 1)[0][0]
+    if 10 * wanted * COPIES * _rough_bytes(agent, environment.spec, num_envs) < room:
+        return wanted  # certainly enough: tracing shapes takes a second
     return max(1, min(wanted, int(room / lane_bytes(agent, env, num_envs))))

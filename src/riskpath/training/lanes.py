@@ -68,17 +68,14 @@ class Lanes(eqx.Module):
 
     @property
     def count(self) -> int:
-        """Return the number of lanes."""
         return self.return_so_far.shape[0]
 
     @property
     def num_envs(self) -> int:
-        """Return the number of environments of a lane."""
         return self.return_so_far.shape[1]
 
     @property
     def round(self) -> Round:
-        """Return the sizes of a round."""
         return Round.of(self.agent, self.experience, self.num_envs)
 
     def what_is_wrong(self, metrics: dict[str, Any], since: int) -> str | None:

@@ -32,10 +32,14 @@ FEWEST_EPISODES, FEWEST_UPDATES = 20, 1_000
 
 
 def notice_random_transitions(agent: Agent, env: Environment, lanes: Lanes, on_host: bool) -> None:
-    """Warn if an agent for deterministic transitions is trained with random ones."""
+    """Warn if an agent for deterministic transitions is trained with random ones; on a host, starts are compared."""
     if not agent.for_deterministic_transitions or isinstance(agent.risk, Mean):
         return
-    random = _starts_differ(lanes) if on_host else has_random_transitions(env)
+    if on_host:
+        starts = np.asarray(lanes.time_step.observation)
+        random = bool((starts != starts[:1, :1]).any())
+    else:
+        random = has_random_transitions(env)
     if random:
         other = "AdaptiveContinuous" if agent.actions == "continuous" else "Adaptive"
         LOGGER.warning(
@@ -77,13 +81,6 @@ def _trial(env: Environment, keys: Any) -> Any:
         return jnp.stack(observations)
 
     return jax.vmap(episode)(keys)
-
-
-def _starts_differ(lanes: Lanes) -> bool:
-    """Tell whether the environments of a host began with different observations; False if there is only one."""
-    first = np.asarray(lanes.time_step.observation)
-    flat = first.reshape(first.shape[0] * first.shape[1], -1)
-    return bool((flat != flat[:1]).any())
 
 
 def notice_of_losses(run: RunState) -> str | None:

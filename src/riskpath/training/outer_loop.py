@@ -36,15 +36,7 @@ def train_in_chunks(
 ) -> None:
     """Train a run as planned. It changes about every second, so that little is lost if an exception ends this.
 
-    Args:
-        run: The run.
-        plan: Its steps.
-        evaluate: Returns a point of the learning curve.
-        checkpointer: Saves the run, if it is time to.
-        functions: Called after every chunk, with the run and its metrics.
-        bar: Shows the progress, also of evaluations.
-        devices: The largest number of devices.
-        kernels: Those that a chunk uses, but not what is compiled between chunks.
+    A chunk uses the kernels; what is compiled between chunks does not.
     """
     saves = (checkpointer and checkpointer.every_steps) or plan.steps
     length = min(plan.evaluate_every or plan.steps, saves, plan.steps // 50 or 1, MOST_STEPS)
@@ -104,9 +96,9 @@ def train_in_chunks(
                     function(run, record)
 
 
-def values(run: Run) -> dict[str, Any]:
-    """Return a point of the learning curve: the value of every lane's policy."""
-    return {"values": run.measure(20 if run.sources else 1_000, progress=False).values().tolist()}
+def values(run: Run, episodes: int = 1_000) -> dict[str, Any]:
+    """Return a point of the learning curve: every lane's value; a host, which is slow, plays few episodes."""
+    return {"values": run.measure(20 if run.sources else episodes, progress=False).values().tolist()}
 
 
 def checked(evaluator: Callable[[Run], Any]) -> Evaluate:

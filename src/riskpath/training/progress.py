@@ -66,7 +66,6 @@ class TrainingBar:
             self.bar.update(steps, f"{steps:,} steps", left)
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
         if self.bar:
             self.bar.close()
 
@@ -180,7 +179,6 @@ class _Bar:
         self._note, self._ends = note, None
 
     def close(self) -> None:
-        """Stop drawing."""
         self._live.stop()
         _SHOWN.remove(self)
 

@@ -36,9 +36,9 @@ def record(policy: Any, env: Any, episodes: int, *, seed: int = 0) -> Dataset:
     if not (policy == "random" or callable(policy)):
         raise RiskpathError(f"policy must be run.policy(), a function of the observation, or 'random', got {policy!r}")
     environments, sources = inputs.as_environments(env, 1)
-    spec, draws = environments[0].spec, np.random.default_rng(seed)
+    spec = environments[0].spec
     world = _Gymnasium(sources[0], seed) if sources else _Compiled(environments[0], seed)
-    choose = _learned(policy) if isinstance(policy, LearnedPolicy) else _plain(policy, world, draws)
+    choose = _chooser(policy, world, np.random.default_rng(seed))
     limit = spec.max_episode_steps or MOST_STEPS
     played = [_episode(world, choose, limit, spec.action_size > 0) for _ in range(episodes)]
     return Dataset(tuple(played), spec, world.translation)
@@ -71,13 +71,11 @@ class _Compiled:
         self._mask = eqx.filter_jit(env.action_mask)
 
     def reset(self) -> tuple[Any, Any]:
-        """Return the first observation and mask."""
         self._key, key = jax.random.split(self._key)
         observation, self._state = self._reset(key)
         return np.asarray(observation), np.asarray(self._mask(self._state))
 
     def step(self, action: Any) -> tuple[Any, ...]:
-        """Return observation, mask, reward and both ends."""
         self._key, key = jax.random.split(self._key)
         taken = jnp.asarray(action, jnp.float32 if self.spec.action_size else jnp.int32)
         observation, self._state, reward, terminated, truncated = self._step(key, self._state, taken)
@@ -85,7 +83,6 @@ class _Compiled:
         return np.asarray(observation), mask, np.float32(reward), bool(terminated), bool(truncated)
 
     def random_action(self, mask: Any, draws: np.random.Generator) -> Any:
-        """Return a random action that is available."""
         spec = self.spec
         if spec.action_size:
             return draws.uniform(-1, 1, spec.action_size).astype(np.float32)
@@ -108,34 +105,28 @@ class _Gymnasium:
         return observation, self._mask(info)
 
     def step(self, action: Any) -> tuple[Any, ...]:
-        """Return observation, mask, reward and both ends."""
         observation, reward, terminated, truncated, info = self._env.step(action)
         return observation, self._mask(info), np.float32(reward), bool(terminated), bool(truncated)
 
     def _mask(self, info: Any) -> Any:
-        every = self.translation.every_action
-        return self.translation.read_mask(info[MASK]) if MASK in info else every
+        return self.translation.read_mask(info[MASK]) if MASK in info else self.translation.every_action
 
     def random_action(self, mask: Any, draws: np.random.Generator) -> Any:
-        """Return a random action that is available."""
         if mask.size and not self.translation.joint:
             return self.translation.write(np.int64(draws.choice(np.flatnonzero(mask))))
         return self._env.action_space.sample()
 
 
-def _learned(policy: LearnedPolicy) -> Callable[..., tuple[Any, Any]]:
-    """Return a trained policy as a function of one observation, as arrays."""
+def _chooser(policy: Any, world: Any, draws: np.random.Generator) -> Callable[..., tuple[Any, Any]]:
+    """Return a policy as a function of observation, memory, last reward and mask that returns action and memory."""
 
-    def choose(observation: Any, memory: Any, reward: Any, mask: Any) -> tuple[Any, Any]:
+    def learned(observation: Any, memory: Any, reward: Any, mask: Any) -> tuple[Any, Any]:
         masks = mask[None] if mask.size else None
         actions, memory = policy.act_batch(np.asarray(observation)[None], memory, [float(reward)], masks)
         return actions[0], memory
 
-    return choose
-
-
-def _plain(policy: Any, world: Any, draws: np.random.Generator) -> Callable[..., tuple[Any, Any]]:
-    """Return a function of the observation, or random play."""
+    if isinstance(policy, LearnedPolicy):
+        return learned
     if policy == "random":
         return lambda observation, memory, reward, mask: (world.random_action(mask, draws), None)
     return lambda observation, memory, reward, mask: (np.asarray(policy(observation)), None)

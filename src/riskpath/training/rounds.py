@@ -78,13 +78,9 @@ def in_chunks(
     Where chunks begin and end depends on numbers of steps only, so a continued run has the chunks of an uninterrupted
     one; where their parts end depends on the time they take.
 
-    Args:
-        lanes: The current state of training.
-        steps: The approximate number of further steps of each lane.
-        chunk: The approximate number of steps in one chunk; it has one round at least.
-        explore: A function of lanes and a number of steps of every environment that returns lanes and metrics.
-        train: A function of lanes and a number of rounds that returns lanes and metrics.
-        begin: The step at which this training began; by default here.
+    Each lane takes about `steps` further steps, about `chunk` of them in one chunk; training began at the step `begin`,
+    by default here. `explore` takes lanes and a number of steps of every environment, `train` takes lanes and a number
+    of rounds; both return lanes and metrics.
     """
     here, each, num_envs = int(lanes.steps), lanes.round.steps, lanes.num_envs
     goal, begin, warm_up = here + steps, here if begin is None else begin, lanes.experience.warm_up

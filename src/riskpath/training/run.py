@@ -29,12 +29,11 @@ from riskpath.training.checkpoint import read_checkpoint, write_checkpoint
 from riskpath.training.dataset import Dataset
 from riskpath.training.lanes import stack
 from riskpath.training.logged import LoggedEnvironment
-from riskpath.training.measured import SITUATIONS, Measured
+from riskpath.training.measured import SITUATIONS, Measured, episodes_for, sample_returns
 from riskpath.training.notices import notice_of_estimates, notice_of_losses
 from riskpath.training.progress import counting
 from riskpath.training.recording import stored_episodes
 from riskpath.training.run_state import RunState
-from riskpath.training.sampling import episodes_for, sample_returns
 from riskpath.training.selection import select_candidates, serve, weights_above_floors, with_weights
 from riskpath.validation import given, require_counts, require_whole
 
@@ -93,9 +92,8 @@ class Run(RunState):
         self._lane(0, setting)
         agents, lanes = serve(self, [parse_risk(risk) for risk in risks], floor, setting)
         repeat = lambda listed: [listed[setting]] * len(agents) if listed else []
-        sources, environments = repeat(self.sources), repeat(self.environments)
-        parts = {"sources": sources, "workers": self.workers, "first_seed": self.first_seed}
-        return Run(agents, environments, self.seeds, lanes, **parts)
+        parts = {"sources": repeat(self.sources), "workers": self.workers, "first_seed": self.first_seed}
+        return Run(agents, repeat(self.environments), self.seeds, lanes, **parts)
 
     def policy(
         self,
@@ -179,11 +177,10 @@ class Run(RunState):
         inputs.require_alike(self.spec, environments[0].spec)
         if isinstance(environments[0], LoggedEnvironment):
             raise RiskpathError("this run was trained on data, without an environment: give evaluate(env=…)")
-        parts = {"sources": sources, "workers": self.workers, "first_seed": self.first_seed}
-        elsewhere = Run(self.agents, environments, self.seeds, lanes, **parts)
+        elsewhere = replace(self, environments=environments, sources=sources, lanes=lanes)
         episodes = episodes_for(elsewhere, episodes)
         with counting("evaluating", "episodes") if progress else nullcontext() as show:
-            returns = sample_returns(elsewhere, lanes, episodes, seed, max_episode_steps, show)
+            returns = sample_returns(elsewhere, episodes, seed, max_episode_steps, show)
         shape = (len(self.agents), self.seeds, episodes)
         plain, discounted, finished = (np.asarray(x).reshape(shape) for x in returns)
         discounts = [float(agent.discount) for agent in self.agents]

@@ -13,7 +13,7 @@ from riskpath.envs.environment import Environment
 from riskpath.envs.finite import name_of
 from riskpath.envs.vector import Loss, VectorEnvironment
 from riskpath.envs.workers import LocalWorkers, Workers
-from riskpath.evaluation.predictions import first_observations, initial_values
+from riskpath.evaluation.rollout import first_observations, initial_values
 from riskpath.training.lanes import Lanes
 from riskpath.training.logged import LoggedEnvironment
 from riskpath.training.plan import Plan

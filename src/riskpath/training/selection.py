@@ -24,8 +24,8 @@ from riskpath.errors import RiskpathError
 from riskpath.risk.measures import RiskMeasure
 from riskpath.training.lanes import Lanes, is_swept, stack
 from riskpath.training.logged import LoggedEnvironment
+from riskpath.training.measured import Progress, sample_returns
 from riskpath.training.run_state import RunState
-from riskpath.training.sampling import Progress, sample_returns
 
 Player = Callable[[Int[np.ndarray, " L"], int], Float[np.ndarray, "L N"]]
 """Returns a block of returns for each lane, given the candidate that it plays and a seed."""
@@ -50,7 +50,7 @@ def select_candidates(run: RunState, progress: Progress | None = None) -> Lanes:
     episodes = _held_out(run, candidates, wanted, blocks_of_selection(candidates))
     preferred = _preferred(lanes)
     if not episodes:
-        return _play(lanes, candidates, preferred)
+        return with_weights(lanes, np.eye(candidates)[preferred])
     risks = [one.risk for one in run.agents for _ in range(run.seeds)]
     play = _player(run, candidates, episodes, blocks_of_selection(candidates), progress)
     best, returns = eliminate(risks, candidates, preferred, play)
@@ -92,7 +92,8 @@ def _player(run: RunState, candidates: int, episodes: int, blocks: int, progress
     played = itertools.count(1)
 
     def play(candidate: Int[np.ndarray, " L"], seed: int) -> Float[np.ndarray, "L N"]:
-        returns = sample_returns(run, _play(run.lanes, candidates, candidate), episodes, seed)[1]
+        lanes = with_weights(run.lanes, np.eye(candidates)[candidate])
+        returns = sample_returns(dataclasses.replace(run, lanes=lanes), episodes, seed)[1]
         if progress is not None:
             progress(next(played), blocks)
         return returns
@@ -111,11 +112,6 @@ def episodes_of(run: RunState, blocks: int, wanted: int | None) -> int:
         return allowed
     small = bool(run.sources) or FEWEST * blocks * length > MOST_SHARE * run.steps
     return 0 if small else FEWEST
-
-
-def _play(lanes: Lanes, candidates: int, candidate: Int[np.ndarray, " L"]) -> Lanes:
-    """Return lanes that play one candidate each."""
-    return with_weights(lanes, np.eye(candidates)[candidate])
 
 
 def with_weights(lanes: Lanes, weights: Float[np.ndarray, "L M"]) -> Lanes:
