@@ -14,7 +14,7 @@ from scipy import stats
 import riskpath as rp
 from riskpath.agents import cross_entropy, cvar_policy_gradient
 from riskpath.agents.cross_entropy import Drawn
-from riskpath.envs.conditions import Conditioned
+from riskpath.envs.environment import Conditioned
 from riskpath.types import EnvSpec
 from tests.agents.clocks import START
 from tests.agents.test_rivals import ENDED, KEY, SPEC, rollout, taken

@@ -12,8 +12,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import riskpath as rp
 from riskpath.agents.learning import epsilon_greedy, masked_argmax
-from riskpath.envs.joint_actions import MOST_COMBINATIONS
-from riskpath.envs.spaces import Translation
+from riskpath.envs.spaces import MOST_COMBINATIONS, Translation
 from riskpath.nn.critics import MarkovCritic
 
 from .problems import EchoEnv

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Shaped
 
 from riskpath.agents.rollout_agent import value_at_risk
-from riskpath.envs.conditions import Conditioned
+from riskpath.envs.environment import Conditioned
 from riskpath.errors import RiskpathError
 from riskpath.types import EnvSpec, Key
 

@@ -11,9 +11,8 @@ from typing import Any
 from riskpath.envs.american_put import AmericanPut
 from riskpath.envs.autonomous_vehicle import AutonomousVehicle
 from riskpath.envs.betting_game import BettingGame
-from riskpath.envs.conditions import Conditioned
 from riskpath.envs.driving import Driving
-from riskpath.envs.environment import Environment
+from riskpath.envs.environment import Conditioned, Environment
 from riskpath.envs.gamblers_ruin import GamblersRuin
 from riskpath.envs.guarded_maze import GuardedMaze
 from riskpath.envs.gymnax_env import from_gymnax
@@ -60,12 +59,11 @@ __all__ = [
 ]
 
 
-def _has_defaults(cls: type[Any]) -> bool:
-    fields = dataclasses.fields(cls)
-    return not any(field.default is field.default_factory is dataclasses.MISSING for field in fields)
-
-
-BY_NAME: dict[str, type[Any]] = {name: cls for name, cls in sorted(concrete(Environment).items()) if _has_defaults(cls)}
+BY_NAME: dict[str, type[Any]] = {
+    name: cls
+    for name, cls in sorted(concrete(Environment).items())
+    if not any(field.default is field.default_factory is dataclasses.MISSING for field in dataclasses.fields(cls))
+}
 """Name → class of the environments that come with the library."""
 
 
@@ -85,15 +83,9 @@ def make(name: str, **fields: Any) -> Any:
     return BY_NAME[name](**fields)
 
 
-def _register_with_gymnasium() -> None:
-    """Register the environments with Gymnasium, if it is installed; Gymnasium does not search for plug-ins itself."""
-    if importlib.util.find_spec("gymnasium") is None:
-        return
+if importlib.util.find_spec("gymnasium") is not None:  # Gymnasium does not search for plug-ins itself
     from gymnasium import register
 
-    for name in BY_NAME:
-        register(f"riskpath/{name}-v0", "riskpath.envs.gymnasium_env:GymnasiumEnv", kwargs={"env": name})
+    for _name in BY_NAME:
+        register(f"riskpath/{_name}-v0", "riskpath.envs.gymnasium_env:GymnasiumEnv", kwargs={"env": _name})
     register("riskpath/NoisyLander-v0", "riskpath.envs.noisy_lander:noisy_lander")
-
-
-_register_with_gymnasium()

@@ -45,7 +45,6 @@ class AmericanPut(MarketProblem):
 
     @property
     def spec(self) -> EnvSpec:
-        """Return the specification: price and step observed, two actions."""
         return market_spec(
             self, (0.0, known(self.start_price, 1.0) * math.exp(max(0.0, self._drift) + 6 * self._spread))
         )
@@ -78,7 +77,6 @@ class AmericanPut(MarketProblem):
         return action.astype(jnp.float32)
 
     def decide(self, time: Any, state: tuple[Any], amount: Any) -> tuple[tuple[Any], Any, Any]:
-        """Exercise if the action or the last step says so."""
         (price,) = state
         exercise = (amount > 0.5) | self.is_last(time)
         return (price,), jnp.where(exercise, jnp.maximum(self.strike - price, 0.0), 0.0), exercise

@@ -29,6 +29,9 @@ COLOURS = {
 MARGIN, FOOTER = 16, 44
 """Pixels around a picture, and below it for the text."""
 
+Image = UInt8[np.ndarray, "H W 3"]
+"""A picture as bytes."""
+
 
 @dataclass
 class Episode:
@@ -45,7 +48,7 @@ class Episode:
 
 
 @functools.singledispatch
-def picture(env: Any, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+def picture(env: Any, episode: Episode) -> Image:
     """Draw an episode so far as an image [height, width, 3] of bytes."""
     raise RiskpathError(f"{type(env).__name__} has no picture")
 
@@ -55,14 +58,14 @@ def has_picture(env: Any) -> bool:
     return picture.dispatch(type(env)) is not picture.dispatch(object)
 
 
-def canvas_of(width: int, height: int, background: UInt8[np.ndarray, "H W 3"] | None = None) -> "Canvas":
-    """Return a canvas; matplotlib is imported here, for the first picture."""
+def paper(width: int, height: int, background: Image | None = None, footer: int = FOOTER) -> "Canvas":
+    """Return a canvas with room below for the text of `finished`; matplotlib is imported for the first picture."""
     from riskpath.envs.canvas import Canvas
 
-    return Canvas(width, height, background)
+    return Canvas(width, height + footer, background)
 
 
-def finished(canvas: "Canvas", episode: Episode, steps: int, decimals: int = 9) -> UInt8[np.ndarray, "H W 3"]:
+def finished(canvas: "Canvas", episode: Episode, steps: int, decimals: int = 9) -> Image:
     """Write the time of the episode and its return so far below a picture, and return the picture."""
     height, total = canvas.height - FOOTER / 2, signed(round(sum(episode.rewards), decimals))
     canvas.text((MARGIN + 6, height), f"step {len(episode.rewards)} of {steps}", 15, MUTED, "left")
@@ -74,11 +77,6 @@ def mark(canvas: "Canvas", place: tuple[float, float], radius: float, inner: flo
     """Draw a ring: where the episode is now."""
     canvas.disc(place, radius, INK)
     canvas.disc(place, inner, WHITE)
-
-
-def paper(width: int, height: int, background: UInt8[np.ndarray, "H W 3"] | None = None) -> "Canvas":
-    """Return a canvas with room for the text that `finished` writes below the picture."""
-    return canvas_of(width, height + FOOTER, background)
 
 
 @functools.lru_cache(maxsize=64)

@@ -16,7 +16,7 @@ import numpy as np
 from jax.scipy.special import xlogy
 from jaxtyping import Array, Bool, Float, Int
 
-from riskpath.envs.conditions import Conditioned
+from riskpath.envs.environment import Conditioned, Step
 from riskpath.errors import RiskpathError
 from riskpath.types import EnvSpec, Key
 from riskpath.validation import as_parameter, require_share
@@ -57,7 +57,6 @@ class Drive(eqx.Module):
     acceleration: Float[Array, ""]
     """Its acceleration so far."""
     time: Int[Array, ""]
-    """Small steps taken."""
 
 
 class Driving(Conditioned):
@@ -80,12 +79,10 @@ class Driving(Conditioned):
 
     @property
     def spec(self) -> EnvSpec:
-        """Return the specification: five numbers observed, five actions."""
         return EnvSpec(len(ACTIONS), (5,), max_episode_steps=STEPS // PER_ACTION, conditions=5)
 
     @property
     def usual(self) -> Float[Array, "5"]:
-        """Return how likely each manoeuvre is."""
         p = jnp.stack([jnp.asarray(x) for x in (self.p_nothing, self.p_accelerate, self.p_brake, self.p_brake_hard)])
         return jnp.append(p, jnp.maximum(1.0 - jnp.sum(p), 0.0))
 
@@ -121,9 +118,7 @@ class Driving(Conditioned):
         leader = leader_path(manoeuvres, speed)
         return Drive(leader, car, jnp.zeros(()), jnp.zeros((), jnp.int32))
 
-    def step(
-        self, key: Key, state: Drive, action: Int[Array, ""]
-    ) -> tuple[Float[Array, "5"], Drive, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
+    def step(self, key: Key, state: Drive, action: Int[Array, ""]) -> Step:
         """Drive for half a second; nothing is random."""
         acceleration, wheel = jnp.asarray(ACTIONS)[action]
 
@@ -155,7 +150,6 @@ class Driving(Conditioned):
         return jnp.stack([(ahead - x) / 5, apart / 2, state.acceleration / 2, (across - y) / 2, 10 * heading])
 
     def action_mask(self, state: Drive) -> Bool[Array, " A"]:
-        """Return that every action is available."""
         return jnp.ones((len(ACTIONS),), bool)
 
 

@@ -18,7 +18,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from riskpath.envs.environment import Environment
-from riskpath.mdp.layers import successors
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import State
 from riskpath.memory import require_table
@@ -91,7 +90,6 @@ class FiniteEnvironment(Environment):
         return hashlib.sha256(text).hexdigest()[:16]
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
-        """Return the problem with a discount, for the exact solvers."""
         assert self.problem is not None
         return self.problem.with_discount(discount)
 
@@ -143,7 +141,6 @@ class FiniteProblem(Environment):
 
     @property
     def spec(self) -> EnvSpec:
-        """Return the numbers of states and actions or the number of features, and the length of episodes."""
         return as_finite(self).spec
 
     def reset(self, key: Key) -> Any:
@@ -165,13 +162,7 @@ def as_finite(problem: FiniteProblem) -> FiniteEnvironment:
 
 def state_numbers(mdp: FiniteMDP) -> dict[State, int]:
     """Number every state that an episode can reach, terminal ones included, in breadth-first order from the start."""
-    steps: dict[State, int] = dict.fromkeys(mdp.start, 0)
-    queue = list(steps)
-    for state in queue:  # grows while it is read
-        new = {} if mdp.is_terminal(state, steps[state]) else successors(mdp.outcomes, [state])
-        queue += [following for following in new if following not in steps]
-        steps |= {following: steps[state] + 1 for following in new if following not in steps}
-    return {state: number for number, state in enumerate(steps)}
+    return {state: number for number, state in enumerate(mdp.reachable_states)}
 
 
 def action_numbers(mdp: FiniteMDP) -> dict[Any, int]:
@@ -282,7 +273,16 @@ def explored(
             new = dict.fromkeys(following for *_, following in listed if following not in known)
             queue += new
             known.update(new)  # `|=` of keys would copy the set
-    vectors = {state: features(state) for state in queue}
+    return with_features(name, outcomes, start, features, discount)
+
+
+def with_features(
+    name: str, outcomes: Mapping[Any, Any], start: Any, features: Callable[[Any], Any], discount: float
+) -> FiniteMDP:
+    """Return the problem {(state, action): outcomes} with the features of every state."""
+    states = dict.fromkeys(state for state, _ in outcomes)
+    states |= dict.fromkeys(following for listed in outcomes.values() for *_, following in listed)
+    vectors = {state: features(state) for state in states}
     return FiniteMDP.from_outcomes(outcomes, start, discount, name=name, features=vectors)
 
 

@@ -5,7 +5,7 @@ reward is the gain or the loss, so the return is the final money minus the first
 """
 
 from riskpath.envs.betting_game import Purse
-from riskpath.envs.finite import FiniteProblem, scaled
+from riskpath.envs.finite import FiniteProblem, scaled, with_features
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
 from riskpath.memory import require_table
@@ -36,15 +36,11 @@ class GamblersRuin(FiniteProblem):
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         require_table("GamblersRuin", self.rounds * self.target**2 / 4)
-        target, features = self.target, self.features  # Equinox binds slowly
         outcomes = {}
         for played in range(self.rounds):
-            for money in range(1, target):
-                for bet in range(min(money, target - money) + 1):
+            for money in range(1, self.target):
+                for bet in range(min(money, self.target - money) + 1):
                     won, lost = Purse(float(money + bet), played + 1), Purse(float(money - bet), played + 1)
                     chances = [(self.p_win, float(bet), won), (1 - self.p_win, -float(bet), lost)]
                     outcomes[Purse(float(money), played), bet] = chances if bet else [(1.0, 0.0, won)]
-        found = (Purse(float(money), played) for played in range(self.rounds + 1) for money in range(target + 1))
-        vectors = {purse: features(purse) for purse in found}
-        start = Purse(float(self.start_money), 0)
-        return FiniteMDP.from_outcomes(outcomes, start, discount, name="GamblersRuin", features=vectors)
+        return with_features("GamblersRuin", outcomes, Purse(float(self.start_money), 0), self.features, discount)

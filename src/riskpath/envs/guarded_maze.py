@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from riskpath.envs.environment import Environment
+from riskpath.envs.environment import Environment, Step
 from riskpath.errors import RiskpathError
 from riskpath.risk.measures import CVaR, Mean, RiskMeasure
 from riskpath.types import EnvSpec, Key
@@ -49,7 +49,6 @@ class Walk(eqx.Module):
     cell: Int[Array, ""]
     """The number of the cell in `CELLS`."""
     time: Int[Array, ""]
-    """Steps taken."""
 
 
 class GuardedMaze(Environment):
@@ -71,7 +70,6 @@ class GuardedMaze(Environment):
 
     @property
     def spec(self) -> EnvSpec:
-        """Return the specification: the cell observed, four moves of which walls exclude some."""
         places = tuple((2 * row / 7 - 1, 2 * col / 7 - 1) for row, col in CELLS)
         return EnvSpec(
             num_actions=len(MOVES),
@@ -83,13 +81,10 @@ class GuardedMaze(Environment):
         )
 
     def reset(self, key: Key) -> tuple[Int[Array, ""], Walk]:
-        """Start in the lower left corner."""
         cell = jnp.asarray(START, jnp.int32)
         return cell, Walk(cell, jnp.zeros((), jnp.int32))
 
-    def step(
-        self, key: Key, state: Walk, action: Int[Array, ""]
-    ) -> tuple[Int[Array, ""], Walk, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
+    def step(self, key: Key, state: Walk, action: Int[Array, ""]) -> Step:
         """Move; `key` decides about the guard's reward."""
         return self.move(state, action, jax.random.normal(key))
 

@@ -33,7 +33,10 @@ class GymnasiumEnv(gymnasium.Env):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's convention)
 
     def __init__(self, env: Environment | str, render_mode: str | None = None, **fields: Any):
-        self.env = _environment(env, fields)
+        if not isinstance(env, str) and (not isinstance(env, Environment) or fields):
+            given = f"a {type(env).__name__} and {fields}"
+            raise RiskpathError(f"give an environment alone or a name with fields, got {given}")
+        self.env: Environment = make(env, **fields) if isinstance(env, str) else env
         self.env_spec = self.env.spec
         # Steps between states are shown one by one, motion is shown at full speed.
         fps = 4 if isinstance(self.env, FiniteProblem | FiniteEnvironment) else 30
@@ -42,7 +45,11 @@ class GymnasiumEnv(gymnasium.Env):
             accepted = " or ".join(map(repr, [*self.metadata["render_modes"], None]))
             raise RiskpathError(f"render_mode of {type(self.env).__name__} must be {accepted}, got {render_mode!r}")
         self.render_mode = render_mode
-        self.observation_space, self.action_space = _observation_space(self.env_spec), _action_space(self.env_spec)
+        self.observation_space = _observation_space(self.env_spec)
+        size = self.env_spec.action_size
+        self.action_space = (
+            spaces.Box(-1.0, 1.0, (size,), np.float32) if size else spaces.Discrete(self.env_spec.num_actions)
+        )
         self._cpu = jax.local_devices(backend="cpu")[0]  # single steps are faster there than on a GPU
         self._arrays = jax.tree.map(
             lambda x: jax.device_put(x, self._cpu) if eqx.is_array(x) else x, as_arrays(self.env)
@@ -101,14 +108,6 @@ class GymnasiumEnv(gymnasium.Env):
         return np.asarray(action, np.int32)
 
 
-def _environment(env: Any, fields: dict[str, Any]) -> Environment:
-    if isinstance(env, str):
-        return make(env, **fields)
-    if not isinstance(env, Environment) or fields:
-        raise RiskpathError(f"give an environment alone or a name with fields, got a {type(env).__name__} and {fields}")
-    return env
-
-
 def _observation_space(spec: EnvSpec) -> spaces.Space:
     if spec.num_states is not None:
         return spaces.Discrete(spec.num_states)
@@ -120,12 +119,6 @@ def _observation_space(spec: EnvSpec) -> spaces.Space:
     low, high = np.array(spec.observation_bounds, np.float32).T  # of every entry, or one pair for all
     low, high = (np.broadcast_to(bound, math.prod(shape)).reshape(shape) for bound in (low, high))
     return spaces.Box(low, high, dtype=np.float32)
-
-
-def _action_space(spec: EnvSpec) -> spaces.Space:
-    if spec.action_size:
-        return spaces.Box(-1.0, 1.0, (spec.action_size,), np.float32)
-    return spaces.Discrete(spec.num_actions)
 
 
 @eqx.filter_jit

@@ -47,9 +47,7 @@ class GymnasiumSource:
     first: np.ndarray
     """An observation at the start of an episode."""
     first_mask: np.ndarray
-    """The action mask there."""
     factory: Factory | None = None
-    """Makes one environment."""
     vector: VectorEnv | None = None
     """The user's own vector environment, if there is no factory."""
     name: str | None = None
@@ -119,7 +117,9 @@ class GymnasiumVector(VectorEnvironment):
             self._vector, self._owned = sources[0].vector, False
             _check_vector(self._vector, self.num_envs)
             return
-        factories = [_with_limit(source.factory, limit) for source in sources for _ in range(each)]
+        factories: Any = [source.factory for source in sources for _ in range(each)]
+        if limit is not None:
+            factories = [functools.partial(_make_with_limit, factory, limit) for factory in factories]
         # Spawned, not forked: a fork would not copy the threads of JAX.
         kind = functools.partial(AsyncVectorEnv, context="spawn") if workers else SyncVectorEnv
         with in_one_line(f"cannot make {self.num_envs} environments"):
@@ -150,7 +150,10 @@ class GymnasiumVector(VectorEnvironment):
                 for i in np.flatnonzero(done):
                     final[i] = _check_observation(self.translation.read(info["final_obs"][i]), self.spec)
                 final_mask[done] = _action_masks(info.get("final_info", {}), done, self.translation, ended=True)[done]
-            reward = _check_reward(reward)
+            reward = np.asarray(reward, np.float32)
+            if not np.isfinite(reward).all():
+                wrong = reward[~np.isfinite(reward)][0]
+                raise RiskpathError(f"a reward of the environment is not a finite number: {wrong}")
         terminated, truncated = np.asarray(terminated), np.asarray(truncated & ~terminated)
         return VectorStep(final, final_mask, reward, terminated, truncated, observation, mask)
 
@@ -211,11 +214,6 @@ class _StaysOpen(gymnasium.Wrapper):
         """Do nothing."""
 
 
-def _with_limit(factory: Any, limit: int | None) -> Factory:
-    """Return a function that makes the same environments with a time limit; workers need one that can be pickled."""
-    return factory if limit is None else functools.partial(_make_with_limit, factory, limit)
-
-
 def _make_with_limit(factory: Factory, limit: int) -> gymnasium.Env:
     return gymnasium.wrappers.TimeLimit(factory(), limit)
 
@@ -257,14 +255,6 @@ def _check_observation(observation: np.ndarray, spec: EnvSpec) -> np.ndarray:
     if not np.isfinite(observation).all():
         raise RiskpathError("an observation of the environment is not a finite number")
     return observation
-
-
-def _check_reward(reward: Any) -> np.ndarray:
-    """Return rewards as float32 if they are finite."""
-    reward = np.asarray(reward, np.float32)
-    if not np.isfinite(reward).all():
-        raise RiskpathError(f"a reward of the environment is not a finite number: {reward[~np.isfinite(reward)][0]}")
-    return reward
 
 
 def _action_masks(

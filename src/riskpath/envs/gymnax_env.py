@@ -10,9 +10,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Bool, Shaped
 
-from riskpath.envs.environment import Environment
+from riskpath.envs.environment import Environment, Step
 from riskpath.errors import RiskpathError
 from riskpath.types import EnvSpec, Key
 
@@ -38,9 +38,7 @@ class GymnaxEnvironment(Environment):
         observation, state = self.env.reset_env(key, self.params)
         return self._observation(observation), jax.tree.map(_as_array, state)
 
-    def step(
-        self, key: Key, state: Any, action: Shaped[Array, "*act"]
-    ) -> tuple[Shaped[Array, "*obs"], Any, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
+    def step(self, key: Key, state: Any, action: Shaped[Array, "*act"]) -> Step:
         observation, state, reward, terminated, _ = self.env.step_env(key, state, self._action(action), self.params)
         terminated, truncated = jnp.asarray(terminated, bool), jnp.zeros((), bool)
         if hasattr(self.env, "is_truncated"):

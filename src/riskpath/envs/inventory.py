@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 
-from riskpath.envs.finite import FiniteProblem, scaled
+from riskpath.envs.finite import FiniteProblem, scaled, with_features
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
 from riskpath.memory import require_table
@@ -90,15 +90,12 @@ class Inventory(FiniteProblem):
 
     def mdp(self, discount: float = 1.0) -> FiniteMDP:
         require_table("Inventory", self.steps * self.capacity * min(self.max_order + 1, self.capacity + 1))
-        step_reward, features = self.step_reward, self.features  # Equinox binds slowly
+        step_reward = self.step_reward  # Equinox binds slowly
         outcomes = {}
-        units = range(self.capacity + 1)
-        for step, stock in product(range(self.steps), units):
+        for step, stock in product(range(self.steps), range(self.capacity + 1)):
             for order in range(min(self.max_order, self.capacity - stock) + 1):
                 outcomes[Stock(stock, step), order] = [
                     (prob, step_reward(stock, order, demand), Stock(max(stock + order - demand, 0), step + 1))
                     for demand, prob in zip(self.demand, self.demand_probs, strict=True)
                 ]
-        vectors = {stock: features(stock) for stock in (Stock(*s) for s in product(units, range(self.steps + 1)))}
-        start = Stock(self.start_stock, 0)
-        return FiniteMDP.from_outcomes(outcomes, start, discount, name="Inventory", features=vectors)
+        return with_features("Inventory", outcomes, Stock(self.start_stock, 0), self.features, discount)

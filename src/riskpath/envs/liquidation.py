@@ -20,7 +20,6 @@ class Position(NamedTuple):
     """A state of the sale."""
 
     left: int
-    """The lots that are not sold yet."""
     level: int
     """k, the up-moves minus the down-moves of the price."""
     step: int

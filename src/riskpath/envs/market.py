@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from riskpath.envs.environment import Environment
+from riskpath.envs.environment import Environment, Step
 from riskpath.errors import RiskpathError, short_repr
 from riskpath.mdp.grid.problem import GridProblem
 from riskpath.types import EnvSpec, Key
@@ -54,7 +54,6 @@ class Market(eqx.Module):
     state: tuple[Float[Array, ""], ...]
     """The coordinates: the price and, where there is one, the position."""
     time: Int[Array, ""]
-    """Steps taken in this episode."""
 
 
 class MarketProblem(Environment):
@@ -98,9 +97,7 @@ class MarketProblem(Environment):
         market = Market(tuple(jnp.asarray(x, jnp.float32) for x in self.first_state), jnp.zeros((), jnp.int32))
         return _observe(market), market
 
-    def step(
-        self, key: Key, state: Market, action: Shaped[Array, "*act"]
-    ) -> tuple[Float[Array, " n"], Market, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
+    def step(self, key: Key, state: Market, action: Shaped[Array, "*act"]) -> Step:
         """Decide, then move the price; the last step terminates the episode."""
         post, paid, ends = self.decide(state.time, state.state, self.action_value(action))
         following, gained = self.move(state.time, post, jax.random.normal(key))

@@ -62,7 +62,6 @@ class MeanReversionTrading(MarketProblem):
 
     @property
     def spec(self) -> EnvSpec:
-        """Return the specification: price, inventory and step observed, one trade to choose."""
         reach = 6 * known(self.sigma, 1.0) / (2 * known(self.kappa, 2.0)) ** 0.5
         first, mean, largest = known(self.start_price, 1.0), known(self.theta, 1.0), known(self.max_trade, 2.0)
         prices = (min(first, mean) - reach, max(first, mean) + reach)
@@ -89,7 +88,6 @@ class MeanReversionTrading(MarketProblem):
         return self.max_trade * (2 * action.astype(jnp.float32) / (self.trades - 1) - 1)
 
     def decide(self, time: Any, state: tuple[Any, Any], amount: Any) -> tuple[tuple[Any, Any], Any, bool]:
-        """Trade at the price before its move."""
         price, inventory = state
         return (price, inventory + amount), -price * amount - self.cost * amount**2, False
 
@@ -101,10 +99,6 @@ class MeanReversionTrading(MarketProblem):
         price = self.theta + (price - self.theta) * decay + spread * noise
         worth = inventory * price - self.penalty * inventory**2
         return (price, inventory), jnp.where(self.is_last(time), worth, 0.0)
-
-    def _until_the_end(self, time: Any, discount: float) -> Array:
-        """Return the discount from this time to the end."""
-        return jnp.float32(discount) ** (self.steps - jnp.asarray(time, jnp.float32))
 
     def grid_problem(self, resolution: float = 1.0, discount: float = 1.0) -> GridProblem:
         """Return the problem for the grid solver; a larger resolution has more prices and returns.
@@ -120,6 +114,10 @@ class MeanReversionTrading(MarketProblem):
         unit = 2 * largest / (count - 1)
         lots = round(INVENTORY / 2 * largest / unit)
         actions = np.linspace(-largest, largest, count)
+
+        def potential(time: Any, state: tuple[Any, Any]) -> Array:
+            return float(self.theta) * state[1] * jnp.float32(discount) ** (self.steps - jnp.asarray(time, jnp.float32))
+
         return GridProblem(
             axes={
                 "price": float(self.theta) + np.linspace(-reach, reach, points_at(33, resolution)),
@@ -131,7 +129,7 @@ class MeanReversionTrading(MarketProblem):
             noise=normal_noise(64),
             decide=self.decide,
             move=self.move,
-            potential=lambda time, state: float(self.theta) * state[1] * self._until_the_end(time, discount),
+            potential=potential,
             endless=("inventory",),
             all_actions=not self.continuous,
             discount=discount,

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from riskpath.envs.environment import Environment
+from riskpath.envs.environment import Environment, Step
 from riskpath.errors import RiskpathError
 from riskpath.types import EnvSpec, Key
 from riskpath.validation import as_parameter, require_counts
@@ -58,7 +58,6 @@ class RiskyMountainCar(Environment):
 
     @property
     def spec(self) -> EnvSpec:
-        """Return the specification: two numbers observed, one force to choose."""
         bounds = ((MIN_POSITION, MAX_POSITION), (-MAX_SPEED, MAX_SPEED))
         return EnvSpec(
             num_actions=0,
@@ -73,9 +72,7 @@ class RiskyMountainCar(Environment):
         car = Car(jax.random.uniform(key, (), jnp.float32, *START), jnp.zeros(()), jnp.zeros((), jnp.int32))
         return _observe(car), car
 
-    def step(
-        self, key: Key, state: Car, action: Float[Array, "1"]
-    ) -> tuple[Float[Array, "2"], Car, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
+    def step(self, key: Key, state: Car, action: Float[Array, "1"]) -> Step:
         """Move the car; `key` decides whether the penalty is paid."""
         (requested,) = action
         force = jnp.clip(requested, -1.0, 1.0)

@@ -57,7 +57,6 @@ class OptionHedging(MarketProblem):
 
     @property
     def spec(self) -> EnvSpec:
-        """Return the specification: price, hedge and step observed, one hedge to choose."""
         first, reach = known(self.start_price, 1.0), 6 * self._spread
         return market_spec(self, (first * math.exp(-reach), first * math.exp(reach)), (0.0, 1.0))
 
@@ -87,7 +86,6 @@ class OptionHedging(MarketProblem):
         return action.astype(jnp.float32) / (self.hedges - 1)
 
     def decide(self, time: Any, state: tuple[Any, Any], amount: Any) -> tuple[tuple[Any, Any], Any, bool]:
-        """Trade to the chosen hedge."""
         price, hedge = state
         return (price, amount), -self.cost * price * jnp.abs(amount - hedge), False
 

@@ -15,7 +15,7 @@ import numpy as np
 from jax.scipy.special import xlog1py, xlogy
 from jaxtyping import Array, Bool, Float, Int
 
-from riskpath.envs.conditions import Conditioned
+from riskpath.envs.environment import Conditioned, Step
 from riskpath.errors import RiskpathError
 from riskpath.types import EnvSpec, Key
 from riskpath.validation import as_parameter, fields, require_counts, require_no_less_than_zero, require_share
@@ -71,13 +71,11 @@ class PatrolledMaze(Conditioned):
 
     @property
     def spec(self) -> EnvSpec:
-        """Return the specification: the place observed, four directions."""
         bounds = ((0.0, 7.0), (0.0, 7.0))
         return EnvSpec(len(MOVES), (2,), None, self.max_episode_steps, observation_bounds=bounds, conditions=2)
 
     @property
     def usual(self) -> Float[Array, "2"]:
-        """Return the probability of the patrol and its mean cost."""
         return jnp.stack([jnp.asarray(self.p_patrol), jnp.asarray(self.mean_cost)])
 
     def draw(self, means: Float[Array, "2"], *, key: Key) -> tuple[Float[Array, "2"], Float[Array, "2"]]:
@@ -95,13 +93,10 @@ class PatrolledMaze(Conditioned):
         return xlogy(there, chance) + xlog1py(1.0 - there, -chance) + log_cost
 
     def start(self, condition: Float[Array, "2"], *, key: Key) -> tuple[Float[Array, "2"], Patrolled]:
-        """Draw where the episode starts."""
         place = jax.random.uniform(key, (2,), minval=self.start_low, maxval=self.start_high)
         return place, Patrolled(place, condition[0] * condition[1], jnp.zeros((), jnp.int32))
 
-    def step(
-        self, key: Key, state: Patrolled, action: Int[Array, ""]
-    ) -> tuple[Float[Array, "2"], Patrolled, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
+    def step(self, key: Key, state: Patrolled, action: Int[Array, ""]) -> Step:
         """Move; `key` decides about the noise."""
         return self.move(state, action, self.action_noise * jax.random.normal(key, (2,)))
 

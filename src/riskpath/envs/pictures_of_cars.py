@@ -5,9 +5,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import UInt8
 
-from riskpath.envs.drawing import INK, MUTED, WHITE, Episode, canvas_of, finished, paper, picture, signed
+from riskpath.envs.drawing import INK, MUTED, WHITE, Episode, Image, finished, paper, picture, signed
 from riskpath.envs.driving import DT, LENGTH, PER_ACTION, SPEED, STEPS, Driving
 from riskpath.envs.mountain_car import GOAL, MAX_POSITION, MIN_POSITION, RiskyMountainCar
 
@@ -16,11 +15,11 @@ if TYPE_CHECKING:
 
 
 @picture.register(RiskyMountainCar)
-def draw_mountain_car(env: RiskyMountainCar, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+def draw_mountain_car(env: RiskyMountainCar, episode: Episode) -> Image:
     """Draw the car on its hill."""
     background = _landscape()
     height, width, _ = background.shape
-    canvas = canvas_of(width, height, background)
+    canvas = paper(width, height, background, footer=0)
     position = float(episode.observations[-1][0])
     angle = math.atan(_slope(position))
     car = canvas.affine().rotate(angle).translate(position, _height(position)) + _world(canvas)
@@ -36,9 +35,9 @@ def draw_mountain_car(env: RiskyMountainCar, episode: Episode) -> UInt8[np.ndarr
 
 
 @functools.cache
-def _landscape() -> UInt8[np.ndarray, "H W 3"]:
+def _landscape() -> Image:
     """Draw the sky, the hill and the flag."""
-    canvas = canvas_of(600, 400)
+    canvas = paper(600, 400, footer=0)
     canvas.gradient("#b3d6ec", "#f1f7fb")
     world, top = _world(canvas), _height(GOAL)
     canvas.line([(GOAL, top), (GOAL, top + 0.15)], 3, "#5b6770", world)
@@ -72,7 +71,7 @@ def _slope(x: Any) -> Any:
 
 
 @picture.register(Driving)
-def draw_driving(env: Driving, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+def draw_driving(env: Driving, episode: Episode) -> Image:
     """Draw the road from above, with both cars and the way of the follower relative to the leader."""
     width, middle = 640, 90
     canvas = paper(width, 2 * middle)

@@ -1,9 +1,8 @@
-"""Pictures of problems whose episode is a chart: time runs from left to right, one column for each step."""
+"""Pictures of problems whose episode is a chart: time runs from left to right."""
 
 from collections.abc import Iterable
 
 import numpy as np
-from jaxtyping import UInt8
 
 from riskpath.envs.betting_game import BettingGame
 from riskpath.envs.drawing import (
@@ -13,6 +12,7 @@ from riskpath.envs.drawing import (
     MUTED,
     WHITE,
     Episode,
+    Image,
     finished,
     mark,
     paper,
@@ -23,11 +23,12 @@ from riskpath.envs.drawing import (
 from riskpath.envs.gamblers_ruin import GamblersRuin
 from riskpath.envs.inventory import Inventory
 from riskpath.envs.liquidation import Liquidation
+from riskpath.envs.market import MarketProblem
 from riskpath.envs.river_swim import RiverSwim
 from riskpath.envs.servers import LEAST, MOST, Servers
 
-WIDTH, LEFT = 600, 64
-"""Pixels of a chart, and left of its columns for the scale."""
+WIDTH, LEFT, TOP = 600, 64, 44.0
+"""Pixels of a chart, left of its columns for the scale, and above its bars for the rewards."""
 
 
 class _Chart:
@@ -72,28 +73,24 @@ class _Chart:
 
 
 @picture.register(BettingGame)
-def draw_betting_game(env: BettingGame, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+def draw_betting_game(env: BettingGame, episode: Episode) -> Image:
     """Draw the money after every round, on the scale of its square root."""
     return _draw_purses(env, episode, env.max_money, (env.start_money, env.max_money / 4), power=0.5)
 
 
 @picture.register(GamblersRuin)
-def draw_gamblers_ruin(env: GamblersRuin, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+def draw_gamblers_ruin(env: GamblersRuin, episode: Episode) -> Image:
     """Draw the coins after every round below the target."""
     return _draw_purses(env, episode, env.target, (env.start_money,), power=1.0)
 
 
 def _draw_purses(
     env: BettingGame | GamblersRuin, episode: Episode, most: float, levels: tuple[float, ...], power: float
-) -> UInt8[np.ndarray, "H W 3"]:
+) -> Image:
     """Draw the money after every round as a bar, and the gains between the bars."""
     purses = visited(env, episode)
     chart = _Chart(env.rounds, 320)
-    top = 44.0
-
-    def height(money: float) -> float:
-        return chart.base - (chart.base - top) * (money / most) ** power
-
+    height = lambda money: chart.base - (chart.base - TOP) * (money / most) ** power
     for money in dict.fromkeys((0.0, *levels, most)):
         chart.level(height(money), f"{money:g}")
     for time, purse in enumerate(purses):
@@ -105,15 +102,13 @@ def _draw_purses(
 
 
 @picture.register(RiverSwim)
-def draw_river_swim(env: RiverSwim, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+def draw_river_swim(env: RiverSwim, episode: Episode) -> Image:
     """Draw the place after every step as a line, with the large reward at the top and the small one at the bottom."""
     swimmers = visited(env, episode)
     chart = _Chart(env.steps, 320)
     top, gap = 28.0, (chart.base - 48.0) / (env.places - 1)
 
-    def at(time: int, place: int) -> tuple[float, float]:
-        return chart.x(time), top + (env.places - 1 - place) * gap
-
+    at = lambda time, place: (chart.x(time), top + (env.places - 1 - place) * gap)
     for place in range(env.places):
         reward = env.small if place == 0 else env.large if place == env.places - 1 else None
         line = "#dde4ec" if reward is None else COLOURS["goal" if place else "yellow"]
@@ -128,15 +123,11 @@ def draw_river_swim(env: RiverSwim, episode: Episode) -> UInt8[np.ndarray, "H W 
 
 
 @picture.register(Inventory)
-def draw_inventory(env: Inventory, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+def draw_inventory(env: Inventory, episode: Episode) -> Image:
     """Draw the stock before every order as a bar with the order on top of it, and the rewards between the bars."""
     stocks = visited(env, episode)
     chart = _Chart(env.steps, 320)
-    top = 44.0
-
-    def height(units: float) -> float:
-        return chart.base - (chart.base - top) * units / env.capacity
-
+    height = lambda units: chart.base - (chart.base - TOP) * units / env.capacity
     for units in dict.fromkeys((0, env.capacity // 2, env.capacity)):
         chart.level(height(units), f"{units}")
     for time, stock in enumerate(stocks):
@@ -152,24 +143,21 @@ def draw_inventory(env: Inventory, episode: Episode) -> UInt8[np.ndarray, "H W 3
 
 
 @picture.register(Liquidation)
-def draw_liquidation(env: Liquidation, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+def draw_liquidation(env: Liquidation, episode: Episode) -> Image:
     """Draw the moves of the price in the tree of possible ones, the lots left below them, and what each sale earned."""
     positions = visited(env, episode)
     chart = _Chart(env.steps, 400)
     middle, upper = 142.0, 96.0
     floor, room = chart.base, 116.0
 
-    def at(time: int, level: int) -> tuple[float, float]:
-        return chart.x(time), middle - upper * level / env.steps
-
+    at = lambda time, level: (chart.x(time), middle - upper * level / env.steps)
     dot = min(4.0, chart.pitch / 8)
-    for time in range(env.steps + 1):
-        for level in range(-time, time + 1, 2):
-            for move in (-1, 1) if time < env.steps else ():
-                chart.canvas.line([at(time, level), at(time + 1, level + move)], 1.5, "#dde4ec")
-    for time in range(env.steps + 1):
-        for level in range(-time, time + 1, 2):
-            chart.canvas.disc(at(time, level), dot, "#b9c4d0")
+    nodes = [(time, level) for time in range(env.steps + 1) for level in range(-time, time + 1, 2)]
+    for time, level in nodes:
+        for move in (-1, 1) if time < env.steps else ():
+            chart.canvas.line([at(time, level), at(time + 1, level + move)], 1.5, "#dde4ec")
+    for node in nodes:
+        chart.canvas.disc(at(*node), dot, "#b9c4d0")
     path = [at(position.step, position.level) for position in positions]
     chart.canvas.text((LEFT - 8, middle), "price", 12, MUTED, "right")
     chart.canvas.text((LEFT - 8, floor - room / 2), "lots left", 12, MUTED, "right")
@@ -190,7 +178,7 @@ def draw_liquidation(env: Liquidation, episode: Episode) -> UInt8[np.ndarray, "H
 
 
 @picture.register(Servers)
-def draw_servers(env: Servers, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
+def draw_servers(env: Servers, episode: Episode) -> Image:
     """Draw the number of servers as a line, those that work as another one, and the queue as bars below."""
     chart = _Chart(max(env.minutes, len(episode.rewards)), 320)
     top, floor, room = 24.0, 150.0, 120.0
@@ -210,3 +198,37 @@ def draw_servers(env: Servers, episode: Episode) -> UInt8[np.ndarray, "H W 3"]:
         chart.canvas.line(way, 3, colour)
     mark(chart.canvas, way[-1], 6, 3)
     return finished(chart.canvas, episode, env.minutes, decimals=2)
+
+
+@picture.register(MarketProblem)
+def draw_market(env: MarketProblem, episode: Episode) -> Image:
+    """Draw the path of the price with the rewards received, and the position as bars below it."""
+    left, right, top, bottom = 64, 492, 48, 248
+    canvas = paper(512, 322)
+    low, high = env.view
+    inside = lambda price: min(max((price - low) / (high - low), 0.0), 1.0)
+    at = lambda step, price: (left + (right - left) * step / env.steps, bottom - (bottom - top) * inside(price))
+    canvas.box((left - 8, top - 10), (right - left + 16, bottom - top + 20), 8, COLOURS["free"])
+    for share in (0.0, 0.5, 1.0):
+        price = low + share * (high - low)
+        canvas.text((left - 16, at(0, price)[1]), f"{price:.3g}", 13, MUTED, "right")
+    fields = {"theta": "mean price", "strike": "strike"}
+    reference, name = next((float(getattr(env, field)), text) for field, text in fields.items() if hasattr(env, field))
+    canvas.line([at(0, reference), at(env.steps, reference)], 1.5, COLOURS["orange"])
+    canvas.text((right, at(0, reference)[1] - 11), name, 13, MUTED, "right")
+    path = [at(float(seen[-1]), float(seen[0])) for seen in episode.observations]
+    canvas.line(path, 3, "#2f6da8")
+    for place in path:
+        canvas.disc(place, 4, "#2f6da8")
+    mark(canvas, path[-1], 8, 4)
+    held, middle = [float(seen[1]) for seen in episode.observations if len(seen) > 2], 292
+    if held:
+        canvas.text((48, middle), "held", 13, MUTED, "right")
+    scale = 26 / max([1.0, *map(abs, held)])
+    for seen, amount in zip(episode.observations, held, strict=False):
+        size = abs(amount) * scale
+        corner = (at(float(seen[-1]), 1.0)[0] - 5, middle - size if amount > 0 else middle)
+        canvas.box(corner, (10, max(size, 1.0)), 1, COLOURS["blue"] if amount >= 0 else COLOURS["orange"])
+    if episode.rewards:
+        canvas.text((right, 20), f"last reward {signed(episode.rewards[-1], 4)}", 13, MUTED, "right")
+    return finished(canvas, episode, env.steps, decimals=4)

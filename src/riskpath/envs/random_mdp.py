@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from riskpath.envs.finite import FiniteProblem, scaled
+from riskpath.envs.finite import FiniteProblem, scaled, with_features
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
 from riskpath.memory import require_table
@@ -74,6 +74,4 @@ class RandomMDP(FiniteProblem):
                     (float(prob), float(reward), Node(layer + 1, int(following)))
                     for prob, reward, following in zip(probs, rewards, np.resize(nexts, OUTCOMES), strict=True)
                 ]
-        nodes = [Node(layer, index) for layer, width in enumerate(layers) for index in range(width)]
-        features = {node: self.features(node) for node in nodes}
-        return FiniteMDP.from_outcomes(outcomes, Node(0, 0), discount, name="RandomMDP", features=features)
+        return with_features("RandomMDP", outcomes, Node(0, 0), self.features, discount)

@@ -47,11 +47,9 @@ class Holder:
         return _answer(make)
 
     def step(self, action: np.ndarray) -> Any:
-        """Step all of them."""
         return _answer(lambda: self._vector.step(action, None, None))
 
     def close(self) -> None:
-        """Close the environments."""
         self._vector.close()
 
 
@@ -194,21 +192,18 @@ class RayVector(VectorEnvironment):
                     worker.node = living_nodes(self._ray).get(node, "unknown")
                     first[worker], deadline = shown, time.monotonic() + self._patience
                 if len(first) < len(workers) and time.monotonic() > deadline:
-                    raise RiskpathError(self._no_room(len(workers) - len(first)) + why)
+                    raise RiskpathError(
+                        f"{len(workers) - len(first)} of {len(self._workers)} Ray workers did not begin within "
+                        f"{self._patience:g} seconds: each needs {self._num_cpus:g} CPU, and "
+                        f"{len(living_nodes(self._ray))} nodes have "
+                        f"{self._ray.available_resources().get('CPU', 0):g} CPUs free; use fewer num_workers{why}"
+                    )
         except BaseException:
             self._end(workers)
             raise
         finally:
             self.waits = False
         return [first[worker] for worker in workers]
-
-    def _no_room(self, missing: int) -> str:
-        nodes = len(living_nodes(self._ray))
-        free = self._ray.available_resources().get("CPU", 0)
-        return (
-            f"{missing} of {len(self._workers)} Ray workers did not begin within {self._patience:g} seconds: each "
-            f"needs {self._num_cpus:g} CPU, and {nodes} nodes have {free:g} CPUs free; use fewer num_workers"
-        )
 
     def _end(self, workers: Sequence[Worker]) -> None:
         for worker in workers:

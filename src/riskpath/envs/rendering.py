@@ -4,9 +4,7 @@ Importing this module registers all of them.
 """
 
 from riskpath.envs import pictures_of_cars as pictures_of_cars
-from riskpath.envs import pictures_of_cells as pictures_of_cells
-from riskpath.envs import pictures_of_graphs as pictures_of_graphs
-from riskpath.envs import pictures_of_markets as pictures_of_markets
+from riskpath.envs import pictures_of_places as pictures_of_places
 from riskpath.envs import pictures_over_time as pictures_over_time
 from riskpath.envs.drawing import COLOURS, FOOTER, MARGIN, Episode, has_picture, picture
 

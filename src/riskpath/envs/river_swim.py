@@ -8,7 +8,7 @@ The problem is RiverSwim of Strehl and Littman (2008) with an end after some ste
 
 from typing import NamedTuple
 
-from riskpath.envs.finite import FiniteProblem, scaled
+from riskpath.envs.finite import FiniteProblem, scaled, with_features
 from riskpath.errors import RiskpathError
 from riskpath.mdp.model import FiniteMDP
 from riskpath.memory import require_table
@@ -84,8 +84,4 @@ class RiverSwim(FiniteProblem):
                 reward = self.large if place == self.places - 1 else 0.0
                 up = [(prob, reward, Swimmer(to, step + 1)) for prob, to in moves[place]]
                 outcomes[Swimmer(place, step), "right"] = up
-        features = self.features  # Equinox binds slowly
-        found = (Swimmer(place, step) for step in range(self.steps + 1) for place in range(self.places))
-        vectors = {swimmer: features(swimmer) for swimmer in found}
-        start = Swimmer(self.start_place, 0)
-        return FiniteMDP.from_outcomes(outcomes, start, discount, name="RiverSwim", features=vectors)
+        return with_features("RiverSwim", outcomes, Swimmer(self.start_place, 0), self.features, discount)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.scipy.special import xlog1py, xlogy
 from jaxtyping import Array, Bool, Float, Int
 
-from riskpath.envs.conditions import Conditioned
+from riskpath.envs.environment import Conditioned, Step
 from riskpath.errors import RiskpathError
 from riskpath.types import EnvSpec, Key
 from riskpath.validation import as_parameter, fields, require_counts, require_no_less_than_zero, require_positive
@@ -101,7 +101,6 @@ class Servers(Conditioned):
 
     @property
     def usual(self) -> Float[Array, "1"]:
-        """Return the mean number of peaks."""
         return jnp.asarray(self.peaks_per_hour)[None] * (self.minutes / 60)
 
     def draw(self, means: Float[Array, "1"], *, key: Key) -> tuple[Int[Array, "16"], Float[Array, "1"]]:
@@ -112,7 +111,6 @@ class Servers(Conditioned):
         return peaks, jnp.sum(peaks < self.seconds, dtype=jnp.float32)[None]
 
     def log_density(self, statistics: Float[Array, "1"], means: Float[Array, "1"]) -> Float[Array, ""]:
-        """Return the logarithm of the probability of these peaks."""
         (peaks,), (mean,) = statistics, jnp.clip(means, 0.0, MOST_PEAKS)
         return xlogy(peaks, mean / self.seconds) + xlog1py(self.seconds - peaks, -mean / self.seconds)
 
@@ -126,9 +124,7 @@ class Servers(Conditioned):
         farm = Farm(servers, loading, no, idle, zero, rate, condition, zero, zero, nothing)
         return self._observe(farm), farm
 
-    def step(
-        self, key: Key, state: Farm, action: Int[Array, ""]
-    ) -> tuple[Float[Array, "9"], Farm, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
+    def step(self, key: Key, state: Farm, action: Int[Array, ""]) -> Step:
         """Add or remove a server and work for a minute; `key` decides about arrivals and how long requests take."""
         arrival_key, length_key = jax.random.split(key)
         rates = self.rates(state)

@@ -98,7 +98,6 @@ class HostEnvironment(Environment):
     """The stand-in, inside a compiled program, for an environment that the host steps: it has only a specification."""
 
     env_spec: EnvSpec
-    """The specification of the environment."""
     translation: Any = eqx.field(static=True, default=None)
     """Converts observations and actions of the environment; None if they are the agent's own."""
 
@@ -111,7 +110,6 @@ class HostEnvironment(Environment):
         return jnp.zeros(self.env_spec.observation_shape, self.env_spec.observation_dtype), ()
 
     def step(self, key: Key, state: Any, action: Any) -> Any:
-        """Raise an error: only the host can step it."""
         raise RiskpathError("this environment is stepped by the host")
 
     def action_mask(self, state: Any) -> Bool[Array, " A"]:

@@ -92,10 +92,7 @@ class Law:
         if len(few) == 1:
             return many.shift(few.atoms[0])
         # With the shorter one first, the sums form a few long ascending runs, which a stable sort merges quickly.
-        atoms, probs = (
-            np.add.outer(few.atoms, many.atoms).ravel(),
-            np.multiply.outer(few.probs, many.probs).ravel(),
-        )
+        atoms, probs = np.add.outer(few.atoms, many.atoms).ravel(), np.multiply.outer(few.probs, many.probs).ravel()
         return _trusted(*_merge(atoms, probs))
 
     def coarsen(self, atoms: int) -> tuple["Law", float]:

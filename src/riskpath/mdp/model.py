@@ -15,18 +15,21 @@ import numpy as np
 
 from riskpath.errors import RiskpathError, did_you_mean, short_repr
 from riskpath.mdp.law import Law
-from riskpath.mdp.layers import Layers, successors
-from riskpath.mdp.model_input import (
-    check_discount,
-    check_features,
-    check_outcomes,
-    check_start,
-    check_terminal,
-    find_loop,
-)
+from riskpath.mdp.model_input import check_discount, check_features, check_outcomes, check_start, check_terminal
 from riskpath.mdp.policies import PolicyLike, as_policy
 from riskpath.mdp.policy_evaluation import evaluate, simulate
-from riskpath.mdp.problem import Action, Outcome, Outcomes, Progress, State, require_exact_steps
+from riskpath.mdp.problem import (
+    Action,
+    Layers,
+    Outcome,
+    Outcomes,
+    Progress,
+    State,
+    depth_first,
+    require_exact_steps,
+    silent,
+    successors,
+)
 from riskpath.validation import given, require_counts
 
 __all__ = ["FiniteMDP", "Outcome"]
@@ -74,7 +77,7 @@ class FiniteMDP:
         steps = None if horizon is None else int(horizon)
         vectors = None if features is None else check_features(table, features)
         mdp = FiniteMDP(table, check_start(table, start), check_discount(discount), steps, name, vectors)
-        if horizon is None and (loop := find_loop(table, mdp.start)):
+        if horizon is None and (loop := depth_first(table, mdp.start)[1]):
             raise RiskpathError(f"episodes of this problem need not end ({' → '.join(map(str, loop))}): give horizon=…")
         return mdp
 
@@ -155,17 +158,12 @@ class FiniteMDP:
     @cached_property
     def successor(self) -> dict[tuple[State, Action], State] | None:
         """The next state M(s, a) if all transitions are deterministic; None otherwise."""
-        successor: dict[tuple[State, Action], State] = {}
-        for state, actions in self.outcomes.items():
-            for action, listed in actions.items():
-                nexts = {outcome.next for outcome in listed}
-                if len(nexts) > 1:
-                    return None
-                successor[state, action] = nexts.pop()
-        return successor
+        successor = {(s, a): listed[0].next for s, table in self.outcomes.items() for a, listed in table.items()}
+        random = any(o.next != following for (s, a), following in successor.items() for o in self.outcomes[s][a])
+        return None if random else successor
 
     def backward(
-        self, expect: Callable[[list[float], list[float]], float], progress: Progress | None = None
+        self, expect: Callable[[list[float], list[float]], float], progress: Progress = silent
     ) -> list[dict[State, dict[Action, float]]]:
         """Return Q_t(s, a) = expect(values, probs) of r + γ V_{t+1}(s′) for every time t.
 
@@ -175,19 +173,15 @@ class FiniteMDP:
         require_exact_steps(self.max_episode_steps)
         following: dict[State, float] = {}
         tables: list[dict[State, dict[Action, float]]] = []
+
+        def value(outcomes: tuple[Outcome, ...]) -> float:
+            paid = [o.reward + self.discount * following.get(o.next, 0.0) for o in outcomes]
+            return expect(paid, [o.prob for o in outcomes])
+
         for layer in reversed(self.layers):
-            table: dict[State, dict[Action, float]] = {}
-            for state in layer:
-                table[state] = {
-                    action: expect(
-                        [o.reward + self.discount * following.get(o.next, 0.0) for o in listed],
-                        [o.prob for o in listed],
-                    )
-                    for action, listed in self.outcomes[state].items()
-                }
+            table = {state: {a: value(listed) for a, listed in self.outcomes[state].items()} for state in layer}
             tables.append(table)
-            if progress is not None:
-                progress(len(tables), len(self.layers))
+            progress(len(tables), len(self.layers))
             following = {state: max(values.values()) for state, values in table.items()}
         return tables[::-1]
 

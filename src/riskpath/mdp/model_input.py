@@ -7,8 +7,7 @@ from typing import Any
 
 from riskpath.errors import RiskpathError, short_repr
 from riskpath.mdp.law import PROB_TOLERANCE
-from riskpath.mdp.layers import successors
-from riskpath.mdp.problem import Action, Outcome, Outcomes, State
+from riskpath.mdp.problem import Action, Outcome, Outcomes, State, successors
 from riskpath.validation import LARGEST, as_float
 
 
@@ -128,30 +127,6 @@ def check_discount(discount: Any) -> float:
     if not 0 < number <= 1:
         raise RiskpathError(f"discount must be in (0, 1], got {discount}")
     return number
-
-
-def find_loop(table: Outcomes, start: Iterable[State]) -> list[State] | None:
-    """Return a path from a state back to itself that an episode can take, or None if there is none."""
-    finished: set[State] = set()
-    for root in start:
-        path: list[State] = []
-        on_path: set[State] = set()
-        stack: list[tuple[State, bool]] = [(root, True)]
-        while stack:  # not recursive: a problem may be deeper than Python's recursion limit
-            state, entering = stack.pop()
-            if not entering:
-                finished.add(state)
-                on_path.discard(path.pop())
-                continue
-            if state in on_path:
-                return [*path[path.index(state) :], state]
-            if state in finished:
-                continue
-            path.append(state)
-            on_path.add(state)
-            stack.append((state, False))
-            stack.extend((following, True) for following in (successors(table, [state]) if state in table else ()))
-    return None
 
 
 def _require_hashable(value: Any, what: str) -> None:

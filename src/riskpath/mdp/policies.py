@@ -44,7 +44,6 @@ class MarkovPolicy:
     """For every state an action, or a dict {action: probability}."""
 
     def __call__(self, state: State, memory: Any = None, reward: float = 0.0) -> tuple[Action, Any] | Lottery:
-        """Return the action of this state."""
         choice = _look_up(self.table, state, "state")
         if isinstance(choice, Mapping):
             return Lottery(tuple((prob, action, None) for action, prob in choice.items()))
@@ -112,7 +111,6 @@ class ActionSequence:
     """A fixed list of actions. Under deterministic transitions every history policy is one."""
 
     actions: tuple[Action, ...]
-    """a₀, a₁, …"""
 
     def __call__(self, state: State, memory: Any = None, reward: float = 0.0) -> tuple[Action, Any]:
         """Return the next action of the list; the memory is the number of actions taken."""
@@ -159,13 +157,6 @@ def as_policy(policy: PolicyLike) -> Policy:
     raise RiskpathError(
         f"a policy must be a function, a dict from states to actions or a list of actions, got {type(policy).__name__}"
     )
-
-
-def choices(
-    policy: Policy, state: State, memory: Any, reward: float, available: Sequence[Action]
-) -> Iterator[tuple[float, Action, Any]]:
-    """Yield the possible choices of a policy as (probability, action, memory); every action is checked."""
-    return checked_choices(policy(state, memory, reward), state, available)
 
 
 def answers(policy: Policy, situations: Sequence[tuple[State, Any, float]]) -> Sequence[Any]:

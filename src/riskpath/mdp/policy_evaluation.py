@@ -16,8 +16,8 @@ import numpy as np
 
 from riskpath.errors import RiskpathError, in_one_line, short_repr
 from riskpath.mdp.law import Law
-from riskpath.mdp.policies import Policy, answers, checked_choices, choices
-from riskpath.mdp.problem import Action, Problem, State, require_exact_steps, too_many_steps
+from riskpath.mdp.policies import Policy, answers, checked_choices
+from riskpath.mdp.problem import MAX_STEPS, Action, Problem, State, require_exact_steps
 
 MAX_GROUPS = 2_000_000
 """The largest number of groups at one time."""
@@ -62,18 +62,17 @@ def visits(
     distinguishes more situations at one time than `max_situations`, by default two million, is refused.
     """
     most = max_situations or MAX_GROUPS
-    if too_many_steps(mdp.horizon):
+    if mdp.horizon is not None and mdp.horizon > MAX_STEPS:
         _require_short_episodes(mdp, policy)
     arrivals = [Arrival(state, None, 0.0, prob, Law.point(0.0)) for state, prob in mdp.start.items()]
     time = 0
     while arrivals:
         groups: dict[Any, list[Visit]] = {}
-        ended = [mdp.is_terminal(arrival.state, time) for arrival in arrivals]
+        ended, going = [], []
+        for arrival in arrivals:
+            (ended if mdp.is_terminal(arrival.state, time) else going).append(arrival)
         if finals is not None:
-            finals += [
-                (arrival.prob, arrival.return_so_far) for arrival, end in zip(arrivals, ended, strict=True) if end
-            ]
-        going = [arrival for arrival, end in zip(arrivals, ended, strict=True) if not end]
+            finals += [(arrival.prob, arrival.return_so_far) for arrival in ended]
         answered = answers(policy, [arrival[:3] for arrival in going])
         for (state, _, _, prob, law), answer in zip(going, answered, strict=True):
             for share, action, remembered in checked_choices(answer, state, mdp.actions(state)):
@@ -109,7 +108,7 @@ def _require_short_episodes(mdp: Problem, policy: Policy) -> None:
             if mdp.is_terminal(state, time):
                 continue
             require_exact_steps(time + 1, mdp.horizon)
-            for share, action, remembered in choices(policy, state, memory, reward, mdp.actions(state)):
+            for share, action, remembered in checked_choices(policy(state, memory, reward), state, mdp.actions(state)):
                 for chance, next_reward, next_state in mdp.outcomes[state][action]:
                     key = (next_state, _hashable(remembered), next_reward)
                     total = following.get(key, (None, 0.0))[1] + prob * share * chance
@@ -147,7 +146,7 @@ def simulate(mdp: Problem, policy: Policy, episodes: int, seed: int | np.random.
     for episode in range(episodes):
         state, memory, reward, time = starts[_draw(rng, start_probs)], None, 0.0, 0
         while not mdp.is_terminal(state, time):
-            options = list(choices(policy, state, memory, reward, mdp.actions(state)))
+            options = list(checked_choices(policy(state, memory, reward), state, mdp.actions(state)))
             _, action, memory = options[_draw(rng, [prob for prob, _, _ in options])]
             outcomes = mdp.outcomes[state][action]
             _, reward, state = outcomes[_draw(rng, [outcome.prob for outcome in outcomes])]
@@ -180,8 +179,7 @@ def describe_policy(
         if len({frozenset(listed) for listed in mdp.outcomes[state].values()}) > 1:
             lines.append(f"step {time + 1}, {state}: {_describe_choice(actions)}")
     if limit is not None and len(lines) + len(rest) > limit:
-        lines[limit - 1 :] = rest or [f"… and {len(lines) - limit + 1:,} more decisions"]
-        return lines
+        return lines[: limit - 1] + (rest or [f"… and {len(lines) - limit + 1:,} more decisions"])
     return lines + rest or ["no choice anywhere"]
 
 
@@ -194,15 +192,12 @@ def _describe_choice(actions: dict[Action, list[Law]]) -> str:
         for action, laws in actions.items()
     )
     if all(high < low for (_, high, _), (low, _, _) in pairwise(spans)):
-        return "; ".join(f"{name} if the return so far is {_describe_span(low, high)}" for low, high, name in spans)
+        listed = [(name, f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}") for low, high, name in spans]
+        return "; ".join(f"{name} if the return so far is {span}" for name, span in listed)
     points = sorted((atom, str(action)) for action, laws in actions.items() for law in laws for atom in law.atoms)
     if len({atom for atom, _ in points}) == len(points):
         return "; ".join(f"{name} at return {atom:.6g}" for atom, name in points)
     return " or ".join(name for _, _, name in spans) + ", depending on the history"
-
-
-def _describe_span(low: float, high: float) -> str:
-    return f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
 
 
 def _draw(rng: np.random.Generator, probs: Any) -> int:

@@ -19,11 +19,8 @@ class Component:
     """One of the deterministic policies that a randomised policy draws from."""
 
     prob: float
-    """The probability to draw it."""
     law: Law
-    """The distribution of its return."""
     policy: Policy = field(repr=False)
-    """The policy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +73,7 @@ class Solution:
 
     def to_json(self) -> dict[str, Any]:
         """Return the solution as data for JSON."""
+        parts = [{"prob": part.prob, **_law_json(part.law)} for part in self.components]
         return {
             "risk": str(self.risk),
             "policies": self.policies,
@@ -83,9 +81,9 @@ class Solution:
             "optimal": self.optimal,
             "report": self.report,
             "policy": describe_policy(self.mdp, self.policy) if len(self.components) < 2 else [],
-            "law": {"atoms": self.law.atoms.tolist(), "probs": self.law.probs.tolist()},
+            "law": _law_json(self.law),
             **({} if self.bounds is None else {"bounds": list(self.bounds)}),
-            **({"components": [_as_json(part) for part in self.components]} if self.components else {}),
+            **({"components": parts} if parts else {}),
             **{key: value for key, value in self.details.items() if isinstance(value, (int, float, str))},
         }
 
@@ -107,5 +105,5 @@ def solution_of(
     return Solution(mdp, risk, policies, value, law, policy, optimal, report, details or {}, bounds, components)
 
 
-def _as_json(part: Component) -> dict[str, Any]:
-    return {"prob": part.prob, "atoms": part.law.atoms.tolist(), "probs": part.law.probs.tolist()}
+def _law_json(law: Law) -> dict[str, list[float]]:
+    return {"atoms": law.atoms.tolist(), "probs": law.probs.tolist()}

@@ -10,13 +10,14 @@ from riskpath.mdp.exact.frontier import LEVELS, Frontier, check_levels, finite_f
 from riskpath.mdp.exact.goal_solver import TOLERANCE
 from riskpath.mdp.exact.history_solver import solve_history
 from riskpath.mdp.exact.markov_solver import solve_markov
-from riskpath.mdp.exact.nested_solver import solve_nested
 from riskpath.mdp.exact.randomised_solver import solve_randomised
+from riskpath.mdp.exact.timed_solver import solve_nested
+from riskpath.mdp.grid.market import Settings
 from riskpath.mdp.grid.problem import GridProblem
 from riskpath.mdp.grid.solution import GridSolution
 from riskpath.mdp.grid.solver import grid_frontier, solve_grid
 from riskpath.mdp.model import FiniteMDP
-from riskpath.mdp.problem import Progress, require_exact_steps
+from riskpath.mdp.problem import Progress, require_exact_steps, silent
 from riskpath.mdp.solution import Solution
 from riskpath.risk.compose import parse_risk
 from riskpath.risk.floors import read_floors
@@ -107,15 +108,15 @@ def solve(
     if randomised and policies != "adaptive":
         raise RiskpathError(f'randomised=True needs policies="adaptive", got {policies!r}')
     check_tolerance(tolerance)
-    risk = parse_risk(risk)
+    risk, progress = parse_risk(risk), progress or silent
     floors = None if subject_to is None else read_floors(subject_to)
     if floors is not None and policies != "adaptive":
         raise RiskpathError(f'subject_to needs policies="adaptive", got {policies!r}')
     if (grid := as_grid_problem(problem)) is not None:
         if randomised or floors is not None:
             raise RiskpathError(f"{'subject_to' if floors is not None else 'randomised=True'} needs a finite problem")
-        how: Any = {"episodes": episodes, "tolerance": tolerance, "time_limit": time_limit}
-        return solve_grid(grid, risk, policies, **how, progress=progress)
+        chosen = given(episodes=episodes, time_limit=time_limit)
+        return solve_grid(grid, risk, policies, Settings(tolerance=tolerance, progress=progress, **chosen))
     mdp = as_finite_mdp(problem)
     if given(episodes=episodes, time_limit=time_limit):
         name = "episodes" if time_limit is None else "time_limit"
@@ -123,15 +124,10 @@ def solve(
     require_exact_steps(mdp.max_episode_steps)
     if floors is not None:
         return solve_constrained(mdp, risk, floors, progress)
-    if policies == "markov":
-        return solve_markov(mdp, risk, progress)
-    if policies == "history":
-        return solve_history(mdp, risk, progress)
-    if policies == "nested":
-        return solve_nested(mdp, risk, progress)
-    if randomised:
-        return solve_randomised(mdp, risk, progress)
-    return solve_adaptive(mdp, risk, tolerance, progress)
+    if policies == "adaptive" and not randomised:
+        return solve_adaptive(mdp, risk, tolerance, progress)
+    solver = {"markov": solve_markov, "history": solve_history, "nested": solve_nested, "adaptive": solve_randomised}
+    return solver[policies](mdp, risk, progress)
 
 
 @overload
@@ -164,6 +160,7 @@ def frontier(
         progress: As in `solve`.
     """
     check_tolerance(tolerance)
+    progress = progress or silent
     if risk is not None:
         if as_grid_problem(problem) is not None:
             raise RiskpathError("a frontier of floors needs a finite problem")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from riskpath import Law, parse_risk
-from riskpath.mdp.exact.dominance import undominated
+from riskpath.mdp.exact.attainable import undominated
 
 
 def random_laws(seed: int, count: int = 40) -> list[Law]:

@@ -7,8 +7,7 @@ import pytest
 
 import riskpath as rp
 from riskpath.mdp.exact.goal_solver import solve_levels
-from riskpath.mdp.exact.lattice import Lattice, find_unit
-from riskpath.mdp.exact.layer_arrays import layer_arrays
+from riskpath.mdp.exact.layer_arrays import Lattice, find_unit, layer_arrays
 from tests.mdp.problems import FORK, THREE, all_adaptive_laws, best_of, made, random_mdp
 
 LEVELS = [0.05, 0.1, 0.25, 0.5, 0.8, 1.0]

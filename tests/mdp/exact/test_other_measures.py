@@ -8,7 +8,8 @@ import pytest
 import riskpath as rp
 from riskpath.mdp.exact.layer_arrays import layer_arrays
 from riskpath.mdp.exact.reach_solver import _bracket
-from riskpath.mdp.exact.timed_law import timed_law
+from riskpath.mdp.exact.return_laws import timed_law
+from riskpath.mdp.problem import silent
 from tests.mdp.problems import FORK, THREE, all_adaptive_laws, all_sequence_laws, random_mdp, seeds
 
 PROVEN = ["entropic:0.05", "entropic:2", "evar:0.1", "evar:0.6", "evar:1", "var:0.1", "var:0.4", "reach:3", "worst"]
@@ -95,7 +96,7 @@ def test_rounded_rewards_bracket_the_exact_value(text):
     mdp, risk = random_mdp(3, deterministic=False, depth=4, discount=0.9), cast("rp.VaR", rp.parse_risk(text))
     exact = rp.solve(mdp, risk)
     assert exact.optimal
-    found = _bracket(mdp, layer_arrays(mdp), risk, 0.01, None)
+    found = _bracket(mdp, layer_arrays(mdp), risk, 0.01, silent)
     assert found.bounds is not None
     assert found.bounds[0] - 1e-9 <= exact.value <= found.bounds[1] + 1e-9
     assert found.bounds[1] - found.bounds[0] <= 0.02 * max(1.0, float(np.ptp(exact.law.atoms)))
@@ -107,7 +108,7 @@ def test_a_law_on_a_grid_keeps_the_mean_and_is_close(monkeypatch):
     pairs = [layer.first_pair[:-1] for layer in layers]
     exact, moved = timed_law(mdp, layers, pairs)
     assert moved == 0.0
-    monkeypatch.setattr("riskpath.mdp.exact.timed_law.FEW_ATOMS", 1)
+    monkeypatch.setattr("riskpath.mdp.exact.return_laws.FEW_ATOMS", 1)
     rounded, moved = timed_law(mdp, layers, pairs)
     assert 0 < moved < 2e-2
     assert rounded.mean == pytest.approx(exact.mean)

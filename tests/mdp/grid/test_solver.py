@@ -8,8 +8,8 @@ import pytest
 
 import riskpath as rp
 from riskpath import memory
-from riskpath.mdp.grid.greedy import greedy_tables
 from riskpath.mdp.grid.layout import layout
+from riskpath.mdp.grid.other_measures import greedy_tables
 from riskpath.mdp.grid.utility import ReturnAxis
 from tests.mdp.problems import normal_sum
 

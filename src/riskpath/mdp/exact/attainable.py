@@ -6,18 +6,26 @@ state) can be followed by any of the distributions attainable from there:
     A_t(s) = ⋃_a { Σ_o p_o · (r_o + γ L_o) :  L_o ∈ A_{t+1}(s_o) },     pruned to undominated distributions.
 
 The best distribution of A₀ is optimal for every measure that respects this order of dominance, which proves a solution.
+
+Adding an independent return, shifting, scaling and mixing preserve stochastic dominance. So a dominated distribution
+can be replaced by the distribution that dominates it, at any point of an episode, without loss, to the order that the
+measure respects: `RiskMeasure.order`. Measures of order 0 respect none, and only equal distributions are dropped.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from riskpath.mdp.exact.dominance import undominated
+import numpy as np
+
 from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP
-from riskpath.mdp.problem import Action, Outcome, State
+from riskpath.mdp.problem import Action, State
+
+_LEVELS = np.linspace(0, 1, 18)[1:]
+"""The levels at which distributions are compared before the full test."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -36,12 +44,40 @@ class PlanPolicy:
     """A policy that follows one plan for each start state; its memory is the current plan."""
 
     plans: dict[State, Plan]
-    """The plan of each start state."""
 
     def __call__(self, state: State, memory: Any = None, reward: float = 0.0) -> tuple[Action, Any]:
-        """Return the action of the current plan."""
         plan = self.plans[state] if memory is None else memory.after[reward, state]
         return plan.action, plan
+
+
+def undominated(laws: Sequence[Law], order: int) -> list[int]:
+    """Return the indices of the undominated distributions, by descending mean; keep equal distributions once."""
+    if len(laws) <= 1:
+        return list(range(len(laws)))
+    if order == 0:
+        distinct = {(law.atoms.tobytes(), law.probs.tobytes()): index for index, law in enumerate(laws)}
+        return sorted(distinct.values(), key=lambda index: -laws[index].mean)
+    # A distribution can only dominate another one if it is ahead at each of a few points, which is a quick test.
+    points = np.stack([_signature(law, order) for law in laws])
+    slack = 1e-8 * max(1.0, float(np.abs(points).max()))
+    kept: list[int] = []
+    kept_points = np.empty_like(points)
+    for index in np.argsort(-points[:, -1], kind="stable"):
+        ahead = (kept_points[: len(kept)] >= points[index] - slack).all(axis=1)
+        if not any(laws[kept[rival]].dominates(laws[index], order) for rival in np.flatnonzero(ahead)):
+            kept_points[len(kept)] = points[index]
+            kept.append(int(index))
+    return kept
+
+
+def _signature(law: Law, order: int) -> np.ndarray:
+    """Return quantiles (order 1) or integrated quantiles (order 2) at a few levels, the least return and the mean."""
+    if order == 1:
+        inner = law.quantile(_LEVELS - 1 / 36)
+    else:
+        # ∫₀^τ F⁻¹ is piecewise linear in τ, with kinks at the cumulative probabilities.
+        inner = np.interp(_LEVELS, np.append(0, law.cumulative), np.append(0, np.cumsum(law.atoms * law.probs)))
+    return np.concatenate([inner, [law.atoms[0], law.mean]])
 
 
 class _TooManyLaws(Exception):
@@ -54,11 +90,13 @@ class _Budget:
     def __init__(self, limit: int, total: int):
         self.limit, self.left = limit, total
 
-    def spend(self, combinations: int) -> None:
-        """Stop if there are too many combinations."""
+    def combine(self, options: Sequence[Sequence[Plan | None]]) -> "product[tuple[Plan | None, ...]]":
+        """Return every combination of one plan from each list, or stop if there are too many."""
+        combinations = math.prod(len(option) for option in options)
         self.left -= combinations
         if combinations > self.limit or self.left < 0:
             raise _TooManyLaws
+        return product(*options)
 
 
 def attainable(mdp: FiniteMDP, order: int, limit: int, total: int | None = None) -> list[tuple[Law, PlanPolicy]] | None:
@@ -72,47 +110,26 @@ def attainable(mdp: FiniteMDP, order: int, limit: int, total: int | None = None)
         following: dict[State, list[Plan]] = {}
         for layer in reversed(mdp.layers):
             following = {state: _plans(mdp, state, following, order, budget) for state in layer}
-        return _mix_starts(mdp, following, order, budget)
+        joined = []
+        for chosen in budget.combine([following.get(state) or [None] for state in mdp.start]):
+            law = Law.mix([Law.point(0.0) if p is None else p.law for p in chosen], mdp.start.values())
+            plans = {state: plan for state, plan in zip(mdp.start, chosen, strict=True) if plan is not None}
+            joined.append((law, PlanPolicy(plans)))
     except _TooManyLaws:
         return None
+    return [joined[i] for i in undominated([law for law, _ in joined], order)]
 
 
 def _plans(mdp: FiniteMDP, state: State, following: dict[State, list[Plan]], order: int, budget: _Budget) -> list[Plan]:
+    """Return the undominated plans from a state on: of every combination of plans after the outcomes of an action."""
     plans: list[Plan] = []
     for action, outcomes in mdp.outcomes[state].items():
-        plans.extend(_combinations(mdp, action, outcomes, following, budget))
+        probs = [outcome.prob for outcome in outcomes]
+        for chosen in budget.combine([following.get(outcome.next) or [None] for outcome in outcomes]):
+            laws = [
+                Law.point(outcome.reward) if plan is None else plan.law.scale(mdp.discount).shift(outcome.reward)
+                for outcome, plan in zip(outcomes, chosen, strict=True)
+            ]
+            after = {(o.reward, o.next): plan for o, plan in zip(outcomes, chosen, strict=True)}
+            plans.append(Plan(Law.mix(laws, probs), action, after))
     return [plans[i] for i in undominated([plan.law for plan in plans], order)]
-
-
-def _combinations(
-    mdp: FiniteMDP,
-    action: Action,
-    outcomes: tuple[Outcome, ...],
-    following: dict[State, list[Plan]],
-    budget: _Budget,
-) -> Iterator[Plan]:
-    """Yield the plans that start with one action: every combination of plans after its outcomes."""
-    options = [following.get(outcome.next) or [None] for outcome in outcomes]
-    budget.spend(math.prod(len(option) for option in options))
-    probs = [outcome.prob for outcome in outcomes]
-    for chosen in product(*options):
-        laws = [
-            Law.point(outcome.reward) if plan is None else plan.law.scale(mdp.discount).shift(outcome.reward)
-            for outcome, plan in zip(outcomes, chosen, strict=True)
-        ]
-        after = {(o.reward, o.next): plan for o, plan in zip(outcomes, chosen, strict=True)}
-        yield Plan(Law.mix(laws, probs), action, after)
-
-
-def _mix_starts(
-    mdp: FiniteMDP, first: dict[State, list[Plan]], order: int, budget: _Budget
-) -> list[tuple[Law, PlanPolicy]]:
-    """Return the undominated mixtures of one plan for each start state."""
-    options = [first.get(state) or [None] for state in mdp.start]
-    budget.spend(math.prod(len(option) for option in options))
-    joined = []
-    for chosen in product(*options):
-        law = Law.mix([Law.point(0.0) if p is None else p.law for p in chosen], mdp.start.values())
-        plans = {state: plan for state, plan in zip(mdp.start, chosen, strict=True) if plan is not None}
-        joined.append((law, PlanPolicy(plans)))
-    return [joined[i] for i in undominated([law for law, _ in joined], order)]

@@ -10,14 +10,13 @@ from jaxtyping import Float
 
 from riskpath.errors import RiskpathError, short_repr
 from riskpath.mdp.exact.adaptive_solver import solve_adaptive
-from riskpath.mdp.exact.floor_programme import Programme
+from riskpath.mdp.exact.floor_programme import Programme, Term
 from riskpath.mdp.exact.floor_search import FloorSearch, Found
-from riskpath.mdp.exact.floors import Term
 from riskpath.mdp.exact.goal_solver import TOLERANCE
 from riskpath.mdp.exact.randomised_solver import mixture_of
 from riskpath.mdp.exact.return_graph import ReturnGraph
 from riskpath.mdp.model import FiniteMDP
-from riskpath.mdp.problem import Progress
+from riskpath.mdp.problem import Progress, silent
 from riskpath.mdp.solution import Solution, solution_of
 from riskpath.plot.notebook import html_table
 from riskpath.risk.measures import Mean
@@ -35,11 +34,7 @@ Floors = Sequence[tuple[RiskMeasure, float]]
 
 
 def solve_constrained(
-    mdp: FiniteMDP,
-    risk: RiskMeasure,
-    floors: Floors,
-    progress: Progress | None = None,
-    programme: Programme | None = None,
+    mdp: FiniteMDP, risk: RiskMeasure, floors: Floors, progress: Progress = silent, programme: Programme | None = None
 ) -> Solution:
     """Return the policy with the best value among those that reach all floors; it may draw between several policies.
 
@@ -56,7 +51,7 @@ def solve_constrained(
     return _solution(mdp, risk, floors, programme, found)
 
 
-def _best_var(programme: Programme, risk: VaR, floors: Floors, progress: Progress | None) -> Found:
+def _best_var(programme: Programme, risk: VaR, floors: Floors, progress: Progress) -> Found:
     """Return the mixture with the best VaR: the largest return b for which VaR ≥ b can be a floor with the others."""
     z = programme.finals
     others = [Term(measure, floor, z) for measure, floor in floors]
@@ -77,7 +72,7 @@ def _best_var(programme: Programme, risk: VaR, floors: Floors, progress: Progres
 
 
 def _out_of_reach(
-    mdp: FiniteMDP, risk: RiskMeasure, measure: RiskMeasure, floor: float, progress: Progress | None
+    mdp: FiniteMDP, risk: RiskMeasure, measure: RiskMeasure, floor: float, progress: Progress
 ) -> Solution:
     """Return the policy with the largest value of a measure whose floor is out of reach."""
     most = solve_adaptive(mdp, measure, TOLERANCE, progress)
@@ -159,7 +154,7 @@ class RiskFrontier:
         return f"<RiskFrontier of {self.name}: {len(self.floors)} floors under {self.risk}>"
 
 
-def risk_frontier(mdp: FiniteMDP, risk: RiskMeasure, floors: Any, progress: Progress | None = None) -> RiskFrontier:
+def risk_frontier(mdp: FiniteMDP, risk: RiskMeasure, floors: Any, progress: Progress = silent) -> RiskFrontier:
     """Return the best mean for every floor; if only their number is given, floors are equally spaced."""
     if isinstance(floors, int) and not isinstance(floors, bool):
         if floors < 2:
@@ -177,7 +172,6 @@ def risk_frontier(mdp: FiniteMDP, risk: RiskMeasure, floors: Any, progress: Prog
     programme = Programme(ReturnGraph(mdp))
     solutions = []
     for number, floor in enumerate(chosen):
-        solutions.append(solve_constrained(mdp, Mean(), [(risk, float(floor))], None, programme))
-        if progress is not None:
-            progress(number + 1, chosen.size)
+        solutions.append(solve_constrained(mdp, Mean(), [(risk, float(floor))], programme=programme))
+        progress(number + 1, chosen.size)
     return RiskFrontier(mdp.name, risk, chosen, tuple(solutions))

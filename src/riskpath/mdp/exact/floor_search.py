@@ -1,6 +1,6 @@
 """The best policy under floors: max β₀[Z] subject to βᵢ[Z] ≥ xᵢ, over draws between adaptive policies.
 
-For fixed parameters θ of the measures (`floors`) this is one linear program (`floor_programme`). If only one measure
+For fixed parameters θ of the measures this is one linear program (`floor_programme`). If only one measure
 has a parameter, it is searched with a bound: between θ₁ and θ₂ the margin is at most that of θ₁, or of θ₂, plus a known
 number, and so the objective is at most that of this end plus the price of the floor times this number. Several
 parameters, and measures without a utility form, are improved in turn from several starts; then the result is the best
@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from riskpath.mdp.exact.floor_programme import Mixed, Programme
-from riskpath.mdp.exact.floors import Law1, Term
-from riskpath.mdp.exact.mean_bound import mean_bound
+from riskpath.mdp.exact.floor_programme import Law1, Mixed, Programme, Term
+from riskpath.mdp.exact.goal_solver import solve_levels
 from riskpath.mdp.exact.utility_iteration import utility_iteration
+from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.problem import Progress
+from riskpath.risk.entropic import Entropic, EVaR
 from riskpath.risk.measures import CVaR, Mean
 
 CLOSE = 1e-7
@@ -35,6 +36,8 @@ STARTS = 3
 """The number of best distributions for each measure from which the search starts."""
 REACHED = 1e-6
 """The accepted violation of a floor, relative to its size (at least 1)."""
+HALVINGS = 24
+"""The number of times that `mean_bound` halves the interval of w."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,6 @@ class Found:
     """The best known mixture."""
 
     feasible: bool
-    """Whether it reaches all floors."""
     law: Law1
     """Its distribution over the final returns."""
     weights: np.ndarray
@@ -56,7 +58,7 @@ class Found:
 class FloorSearch:
     """Searches the parameters of the objective, which is the first term, and of the floors."""
 
-    def __init__(self, programme: Programme, terms: Sequence[Term], progress: Progress | None = None):
+    def __init__(self, programme: Programme, terms: Sequence[Term], progress: Progress):
         self.programme, self.terms, self.progress = programme, list(terms), progress
         self.span = max(float(np.ptp(programme.finals)), 1e-12)
         self.best: Found | None = None
@@ -89,12 +91,12 @@ class FloorSearch:
         while True:  # the utility of the objective may depend on the value that it is compared with
             mixed = self.programme.solve(objective.margin(parameters[0], reference), margins)
             self.solved += 1
-            if self.progress is not None:
-                self.progress(min(self.solved, self.most), self.most)
+            self.progress(min(self.solved, self.most), self.most)
             value = self._keep(mixed).values[0]
             if not mixed.feasible:
                 return mixed, -np.inf
-            if objective.linear or value <= reference + 1e-9 * self.span:
+            linear = not isinstance(objective.measure, Entropic | EVaR)  # the best policy depends on no reference
+            if linear or value <= reference + 1e-9 * self.span:
                 gap = max(mixed.bound - mixed.value, 0.0)
                 return mixed, value + gap * objective.value_of_margin
             reference = value
@@ -117,7 +119,8 @@ class FloorSearch:
 
     def _search(self, free: int, listed: Sequence[np.ndarray]) -> float:
         """Search the parameter of one term, and return an upper bound of the objective's measure."""
-        parameters, discrete = listed[free], self.terms[free].discrete
+        parameters, term = listed[free], self.terms[free]
+        discrete = isinstance(term.measure, CVaR)  # the listed parameters contain a best one
         fixed = [numbers[0] for numbers in listed]
         known: dict[int, tuple[Mixed, float]] = {}
         batch = np.unique(np.linspace(0, parameters.size - 1, FIRST).astype(int)).tolist()
@@ -134,25 +137,18 @@ class FloorSearch:
             assert self.best is not None
             best = self.best.values[0] if self.best.feasible else -np.inf
             order = sorted(known)
-            bounds = {
-                (low, high): min(
-                    self._bound(known[end], free, more)
-                    for end, more in zip((low, high), self._rises(free, parameters[low], parameters[high]), strict=True)
-                )
-                for low, high in pairwise(order)
-                if high - low > 1 or not discrete
-            }
+            bounds = {}
+            for low, high in pairwise(order):
+                if high - low > 1 or not discrete:
+                    # How much larger margins between two parameters can be than at the first, and than at the second.
+                    rise = (term.rise or 0.0) * (parameters[high] - parameters[low])
+                    fall = rise + float((term.margin(parameters[low]) - term.margin(parameters[high])).max())
+                    bounds[low, high] = min(self._bound(known[low], free, rise), self._bound(known[high], free, fall))
             alive = [pair for pair, b in bounds.items() if b > best + CLOSE * self.span and pair[1] - pair[0] > 1]
             alive.sort(key=lambda pair: -bounds[pair])
             batch = [(low + high) // 2 for low, high in alive[:BATCH]]
             if not batch or best >= dual - CLOSE * self.span or self.solved > self.most:
                 return min(dual, max([upper for _, upper in known.values()] + list(bounds.values())))
-
-    def _rises(self, free: int, low: float, high: float) -> tuple[float, float]:
-        """Return how much larger margins between two parameters can be than at the first, and than at the second."""
-        term = self.terms[free]
-        rise = (term.rise or 0.0) * (high - low)
-        return rise, rise + float((term.margin(low) - term.margin(high)).max())
 
     def _bound(self, answer: tuple[Mixed, float], free: int, more: float) -> float:
         """Return an upper bound of the objective's measure where the margin of a term is larger by at most `more`."""
@@ -196,3 +192,27 @@ class FloorSearch:
                 score = self._score(found)
             if self.solved > self.most:
                 break
+
+
+def mean_bound(mdp: FiniteMDP, risk: CVaR, floor: float) -> tuple[float, list[float]]:
+    """Return an upper bound of the mean of policies whose CVaR is at least the floor, and thresholds near the best.
+
+    For every w in [0, 1) no policy that keeps CVaR ≥ x has a larger mean than (L(w) − w x)/(1 − w), where L(w) is the
+    best (1 − w)·mean + w·CVaR, which the goal recursion finds for all thresholds at once. The bound is smallest where
+    the CVaR of the best policy passes x. The thresholds of the policies on both sides are those to try first.
+    """
+    level = float(risk.level)
+    low, high, bound = 0.0, 1.0, float("inf")
+    goals: dict[bool, float] = {}
+    for _ in range(HALVINGS):
+        share = (low + high) / 2
+        answer = solve_levels(mdp, [level / share], (1 - share) * level / share)
+        law = answer.optima.laws(answer.goals)[0]
+        tail = law.risk(risk)
+        best = (1 - share) * law.mean + share * tail
+        if not answer.exact:
+            return float("inf"), [float(answer.goals[0])]
+        bound = min(bound, (best - share * floor) / (1 - share))
+        goals[tail >= floor] = float(answer.goals[0])
+        low, high = (low, share) if tail >= floor else (share, high)
+    return bound, list(goals.values())

@@ -14,7 +14,7 @@ from riskpath.mdp.exact.goal_solver import TOLERANCE, GoalOptima, solve_levels
 from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import Policy
-from riskpath.mdp.problem import Progress, require_exact_steps
+from riskpath.mdp.problem import Progress, require_exact_steps, silent
 from riskpath.plot.notebook import html_table
 from riskpath.risk.measures import CVaR
 
@@ -103,7 +103,7 @@ class Frontier:
 
 
 def finite_frontier(
-    mdp: FiniteMDP, levels: Sequence[float], tolerance: float = TOLERANCE, progress: Progress | None = None
+    mdp: FiniteMDP, levels: Sequence[float], tolerance: float = TOLERANCE, progress: Progress = silent
 ) -> Frontier:
     """Return the frontier of a finite problem."""
     require_exact_steps(mdp.max_episode_steps)

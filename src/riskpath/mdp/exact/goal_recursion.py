@@ -19,21 +19,21 @@ to reach b, for every b (`reach_solver`).
 """
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from riskpath.mdp.exact.lattice import Lattice, mean_values, return_bounds
-from riskpath.mdp.exact.layer_arrays import LayerArrays, start_nodes
+from riskpath.errors import RiskpathError, short_repr
+from riskpath.mdp.exact.layer_arrays import Lattice, LayerArrays, mean_values, return_bounds, start_nodes
 from riskpath.mdp.model import FiniteMDP
-from riskpath.mdp.problem import Progress
+from riskpath.mdp.problem import Action, Progress, State, silent
 
 TIE_WEIGHT = 1e-10
 """λ if only CVaR counts: of equally good policies, the one with the larger mean is taken."""
-
 TRIM = 1e-2
 """How close V must be to its asymptotes to be cut off, in units; only where rewards are rounded."""
-
 TRIM_PROB = 1e-11
 """The same for the probability to reach a threshold."""
 
@@ -64,12 +64,6 @@ class _Window:
             total[right:] += prob * self.slopes[1] * far + prob * self.above
 
 
-def _end(weight: float, jump: bool) -> _Window:
-    if jump:
-        return _Window(0, np.ones(1), 0.0, 1.0, (weight, weight))
-    return _Window(0, np.zeros(1), 0.0, 0.0, (1 + weight, weight))
-
-
 @dataclass(frozen=True, eq=False)
 class GoalTables:
     """The result of the pass: V_0 for every threshold, and the best action of every (time, state, x)."""
@@ -77,7 +71,6 @@ class GoalTables:
     layers: list[LayerArrays]
     lattice: Lattice
     steps: list[np.ndarray]
-    """The rewards of every time in units."""
     first: list[np.ndarray]
     """By time and state: the x of the first entry of `chosen`."""
     chosen: list[list[np.ndarray]]
@@ -89,7 +82,6 @@ class GoalTables:
     values: Float[np.ndarray, " B"]
     """E[V_0(s₀, −b)], in units."""
     weight: float
-    """λ."""
 
     @property
     def cells(self) -> int:
@@ -104,11 +96,6 @@ class GoalTables:
         at = int(objective.argmax())
         return int(self.thresholds[at]), float(objective[at]) * self.lattice.unit
 
-    def action_number(self, time: int, state: int, x: int) -> int:
-        """Return the number of the best action of one (state, x)."""
-        stored, place = self.chosen[time][state], x - int(self.first[time][state])
-        return int(stored[place] if 0 <= place < stored.size else self.outside[time][state, int(place >= 0)])
-
     def action_numbers(
         self, time: int, state: Int[np.ndarray, " n"], x: Int[np.ndarray, " n"]
     ) -> Int[np.ndarray, " n"]:
@@ -121,17 +108,46 @@ class GoalTables:
         return np.where(inside, found, self.outside[time][state, (place >= 0).astype(np.int64)])
 
 
+@dataclass(frozen=True, eq=False)
+class GoalPolicy:
+    """π(t, s, x): the action depends on the time, the state and the distance x of the return so far to the goal."""
+
+    tables: GoalTables
+    goal: int
+    """The threshold b of the whole return, in units."""
+
+    def __call__(self, state: State, memory: Any = None, reward: float = 0.0) -> tuple[Action, Any]:
+        """Return the best action; the memory is the time and x in units, a whole number."""
+        tables = self.tables
+        if memory is None:
+            time, x = 0, -self.goal
+        else:
+            time, x = memory[0] + 1, memory[1] + int(tables.lattice.in_units(np.float64(reward), memory[0]))
+        index = self._index[time].get(state) if time < len(tables.layers) else None
+        if index is None:
+            raise RiskpathError(f"the policy has no action for (time, state) {short_repr((time, state))}")
+        stored, place = tables.chosen[time][index], x - int(tables.first[time][index])
+        number = stored[place] if 0 <= place < stored.size else tables.outside[time][index, int(place >= 0)]
+        return tables.layers[time].actions[tables.layers[time].first_pair[index] + int(number)], (time, x)
+
+    @cached_property
+    def _index(self) -> list[dict[State, int]]:
+        layers = self.tables.layers
+        known = {id(layer): {s: number for number, s in enumerate(layer.states)} for layer in set(layers)}
+        return [known[id(layer)] for layer in layers]
+
+
 def goal_recursion(
     mdp: FiniteMDP,
     layers: list[LayerArrays],
     lattice: Lattice,
     weight: float = TIE_WEIGHT,
-    progress: Progress | None = None,
+    progress: Progress = silent,
     jump: bool = False,
 ) -> GoalTables:
     """Run the backward pass; `weight` is λ, which must be 0 if rewards are rounded."""
-    end = _end(weight, jump)
-    steps = [lattice.in_units(layer.reward, time) for time, layer in enumerate(layers)]
+    end = _Window(0, np.zeros(1) + jump, 0.0, float(jump), (weight if jump else 1 + weight, weight))
+    steps = lattice.steps(layers)
     means = mean_values(layers, [step.astype(float) for step in steps])
     exact = return_bounds(layers, steps) if lattice.rounding == "exact" else None
     following: list[_Window] = []
@@ -162,9 +178,14 @@ def goal_recursion(
             outside.append(np.array([[pick[0], pick[-1]] for pick in picks], np.int64))
         else:
             outside.append(np.repeat((mean_pair - layer.first_pair[:-1])[:, None], 2, axis=1))
-        if progress is not None:
-            progress(done + 1, len(layers))
-    thresholds, values = _at_start(mdp, layers, [*following, end])
+        progress(done + 1, len(layers))
+    # Every threshold that can be best, and the mean of V_0 over the start states.
+    started = [(prob, [*following, end][node]) for prob, node in start_nodes(mdp, layers)]
+    low = min(window.first for _, window in started)
+    total = np.zeros(max(window.first + window.values.size for _, window in started) - low)
+    for prob, window in started:
+        window.add_to(total, low, prob)
+    thresholds, values = -np.arange(low, low + total.size)[::-1], total[::-1]
     return GoalTables(layers, lattice, steps, first[::-1], chosen[::-1], outside[::-1], thresholds, values, weight)
 
 
@@ -195,12 +216,7 @@ def _trim(window: _Window, pick: np.ndarray, lower: bool, jump: bool) -> tuple[_
 
 
 def _best(
-    layer: LayerArrays,
-    step: Int[np.ndarray, "P O"],
-    pairs: range,
-    windows: list[_Window],
-    x: int,
-    size: int,
+    layer: LayerArrays, step: Int[np.ndarray, "P O"], pairs: range, windows: list[_Window], x: int, size: int
 ) -> tuple[Float[np.ndarray, " n"], np.ndarray]:
     """Return max_a E[V(S′, x + γᵗR)] of one state and the number of the best action, for `size` values from x on."""
     best = np.full(size, -np.inf)
@@ -214,16 +230,3 @@ def _best(
         np.copyto(best, total, where=better)
         pick[better] = number
     return best, pick
-
-
-def _at_start(
-    mdp: FiniteMDP, layers: list[LayerArrays], windows: list[_Window]
-) -> tuple[Int[np.ndarray, " B"], Float[np.ndarray, " B"]]:
-    """Return every threshold that can be best, and the mean of V_0 over the start states."""
-    started = [(prob, windows[node]) for prob, node in start_nodes(mdp, layers)]  # the last one is the end
-    first = min(window.first for _, window in started)
-    last = max(window.first + window.values.size for _, window in started)
-    total = np.zeros(last - first)
-    for prob, window in started:
-        window.add_to(total, first, prob)
-    return -np.arange(first, last)[::-1], total[::-1]

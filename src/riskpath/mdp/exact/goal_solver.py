@@ -1,31 +1,30 @@
 """The best adaptive policies for CVaR at many levels, by one of three ways, depending on the problem.
 
 - Rewards have a common unit: one backward pass over (time, state, distance to the goal), see `goal_recursion`.
-- They have none, but few returns can occur: a search over thresholds, see `threshold_search`.
+- They have none, but few returns can occur: a search over thresholds, see `bounded_search`.
 - Otherwise (discounted rewards, long episodes): the backward pass with rewards rounded to a unit, once down and once
   up. For every policy, returns of the first problem are below the true ones, those of the second above. So the two
   results bracket the optimum, and the policy of the first attains the lower end.
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from riskpath.errors import RiskpathError
-from riskpath.mdp.exact.goal_policy import GoalPolicy, laws_of_goals
-from riskpath.mdp.exact.goal_recursion import TIE_WEIGHT, GoalTables, goal_recursion
-from riskpath.mdp.exact.lattice import Lattice, coarse_lattice, find_unit, return_bounds
-from riskpath.mdp.exact.layer_arrays import LayerArrays, layer_arrays
+from riskpath.mdp.exact.bounded_search import goal_utilities, search_thresholds
+from riskpath.mdp.exact.goal_recursion import TIE_WEIGHT, GoalPolicy, GoalTables, goal_recursion
+from riskpath.mdp.exact.layer_arrays import Lattice, LayerArrays, coarse_lattice, find_unit, layer_arrays, return_bounds
 from riskpath.mdp.exact.return_graph import Response, ReturnGraph
-from riskpath.mdp.exact.threshold_search import goal_utilities, search_thresholds
+from riskpath.mdp.exact.return_laws import laws_of_goals
 from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import Policy
-from riskpath.mdp.problem import Progress
+from riskpath.mdp.problem import Progress, silent
 from riskpath.risk.measures import CVaR
 
 MAX_CELLS = 400_000_000
@@ -44,22 +43,13 @@ FIRST_UNITS = 1_000
 """The range of returns in units, in the first, coarse pass over rounded rewards."""
 
 
-@runtime_checkable
-class GoalOptima(Protocol):
-    """The best policies of some thresholds."""
+@dataclass(frozen=True, eq=False)
+class GoalOptima:
+    """The best policies of some thresholds b, the distributions of their returns, and numbers about the solution."""
 
-    @property
-    def details(self) -> dict[str, Any]:
-        """Numbers about the solution."""
-        ...
-
-    def laws(self, goals: Float[np.ndarray, " G"]) -> list[Law]:
-        """Return the distribution of the return of the best policy of every threshold."""
-        ...
-
-    def policy(self, goal: float) -> Policy:
-        """Return the best policy of a threshold."""
-        ...
+    details: dict[str, Any]
+    laws: Callable[[Float[np.ndarray, " G"]], list[Law]]
+    policy: Callable[[float], Policy]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +72,7 @@ def solve_levels(
     levels: Sequence[float],
     weight: float = TIE_WEIGHT,
     tolerance: float = TOLERANCE,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> LevelOptima:
     """Return max_b {b + E[λ(Z − b) + min(Z − b, 0)]/η} for every level η; `weight` is λ.
 
@@ -94,7 +84,7 @@ def solve_levels(
     if isinstance(place, Lattice):
         tables = goal_recursion(mdp, layers, place, weight, progress)
         goals, values = _best(tables, levels)
-        return LevelOptima(goals, values, values, _OnLattice(mdp, tables), True)
+        return LevelOptima(goals, values, values, _on_lattice(mdp, tables), True)
     if place is None:
         if weight > TIE_WEIGHT:
             raise RiskpathError(
@@ -103,14 +93,16 @@ def solve_levels(
             )
         return _bracket(mdp, layers, levels, tolerance, progress)
     goals, values, searched = search_thresholds(place, levels, weight)
-    return LevelOptima(goals, values, values, _InGraph(place, weight, searched), True)
+    return LevelOptima(goals, values, values, _in_graph(place, weight, searched), True)
 
 
 def exact_returns(mdp: FiniteMDP, layers: list[LayerArrays]) -> ReturnGraph | Lattice | None:
     """Return an exact representation of the returns, a graph or a lattice; None if both are too large."""
     unit = find_unit(layers, mdp.discount)
-    lattice = None if unit is None else Lattice(unit, 1.0, "exact")
-    cells = MAX_CELLS + 1 if lattice is None else count_cells(layers, lattice)
+    lattice, cells = None, MAX_CELLS + 1
+    if unit is not None:
+        lattice = Lattice(unit, 1.0, "exact")
+        cells = sum(int((high - low + 1).sum()) for low, high in return_bounds(layers, lattice.steps(layers)))
     if cells > FEW_CELLS:
         with contextlib.suppress(RiskpathError):  # it has more nodes
             graph = ReturnGraph(mdp, layers, MAX_NODES if cells > MAX_CELLS else FEW_NODES)
@@ -125,95 +117,57 @@ def _best(tables: GoalTables, levels: Sequence[float]) -> tuple[np.ndarray, np.n
     return np.array([goal for goal, _ in found]) * tables.lattice.unit, np.array([value for _, value in found])
 
 
-def count_cells(layers: list[LayerArrays], lattice: Lattice) -> int:
-    """Return the number of cells that an exact backward pass stores."""
-    steps = [lattice.in_units(layer.reward, time) for time, layer in enumerate(layers)]
-    return sum(int((high - low + 1).sum()) for low, high in return_bounds(layers, steps))
-
-
 def _bracket(
-    mdp: FiniteMDP, layers: list[LayerArrays], levels: Sequence[float], tolerance: float, progress: Progress | None
+    mdp: FiniteMDP, layers: list[LayerArrays], levels: Sequence[float], tolerance: float, progress: Progress
 ) -> LevelOptima:
     """Solve the problem with rounded rewards, with a unit that a coarse pass chooses."""
     coarse = coarse_lattice(layers, mdp.discount, 1e-6)
-    low, high = return_bounds(layers, [coarse.in_units(layer.reward, time) for time, layer in enumerate(layers)])[0]
-    unit = max(float(high.max() - low.min()) * coarse.unit, 1e-9) / FIRST_UNITS
+    low, high = coarse.bounds(layers)
+    unit = max(float(high - low) * coarse.unit, 1e-9) / FIRST_UNITS
     for last in (False, False, True):
-        tables, optima = _both_ways(mdp, layers, unit, levels, progress)
-        finer = _width(tables, optima, levels) / tolerance
+        down, up = both_ways(mdp, layers, unit, progress)
+        goals, lower = _best(down, levels)
+        upper, optima = np.maximum(_best(up, levels)[1], lower), _on_lattice(mdp, down)
+        # A width is relative to the gain over the mean-optimal policy, or to a part of its standard deviation.
+        mean_optimal = optima.laws(_best(down, [1.0])[0])[0]
+        plain = np.array([mean_optimal.risk(CVaR(float(level))) for level in levels])
+        width = float(((upper - lower) / np.maximum(lower - plain, max(0.1 * mean_optimal.std, 1e-12))).max())
+        finer = width / tolerance
         if finer <= 1.0 or last:
             break
         # The bracket is about proportional to the unit, the number of cells to its inverse.
-        unit /= min(1.3 * finer, max(1.0, MAX_ROUNDED_CELLS / max(tables.cells, 1)))
-    return optima
+        unit /= min(1.3 * finer, max(1.0, MAX_ROUNDED_CELLS / max(down.cells, 1)))
+    return LevelOptima(goals, lower, upper, optima, False)
 
 
-def _width(tables: GoalTables, optima: LevelOptima, levels: Sequence[float]) -> float:
-    """Return the largest width of a bracket relative to the best policy's gain over the mean-optimal one.
-
-    Where the gain is small, a tenth of the standard deviation of the return replaces it.
-    """
-    mean_optimal = optima.optima.laws(_best(tables, [1.0])[0])[0]
-    plain = np.array([mean_optimal.risk(CVaR(float(level))) for level in levels])
-    width = optima.upper - optima.lower
-    return float((width / np.maximum(optima.lower - plain, max(0.1 * mean_optimal.std, 1e-12))).max())
-
-
-def _both_ways(
-    mdp: FiniteMDP, layers: list[LayerArrays], unit: float, levels: Sequence[float], progress: Progress | None
-) -> tuple[GoalTables, LevelOptima]:
-    """Return the tables of rewards rounded down, and the bracket."""
-    tables = goal_recursion(mdp, layers, Lattice(unit, mdp.discount, "down"), 0.0, half(progress, 0))
-    goals, lower = _best(tables, levels)
-    upper = _best(goal_recursion(mdp, layers, Lattice(unit, mdp.discount, "up"), 0.0, half(progress, 1)), levels)[1]
-    return tables, LevelOptima(goals, lower, np.maximum(upper, lower), _OnLattice(mdp, tables), False)
+def both_ways(
+    mdp: FiniteMDP, layers: list[LayerArrays], unit: float, progress: Progress, jump: bool = False
+) -> tuple[GoalTables, GoalTables]:
+    """Return the tables of rewards rounded down, and of rewards rounded up."""
+    down = lambda done, total: progress(done, 2 * total)
+    up = lambda done, total: progress(total + done, 2 * total)
+    return (
+        goal_recursion(mdp, layers, Lattice(unit, mdp.discount, "down"), 0.0, down, jump),
+        goal_recursion(mdp, layers, Lattice(unit, mdp.discount, "up"), 0.0, up, jump),
+    )
 
 
-def half(progress: Progress | None, number: int) -> Progress | None:
-    """Return the progress of the first (0) or the second (1) of two passes."""
-    return None if progress is None else lambda done, total: progress(number * total + done, 2 * total)
+def _on_lattice(mdp: FiniteMDP, tables: GoalTables) -> GoalOptima:
+    """Return the optima of the goal recursion."""
+    in_units = lambda goal: round(float(goal) / tables.lattice.unit)
+    return GoalOptima(
+        {"method": "goal recursion", "unit": tables.lattice.unit, "cells": tables.cells},
+        lambda goals: laws_of_goals(mdp, tables, [in_units(goal) for goal in goals]),
+        lambda goal: GoalPolicy(tables, in_units(goal)),
+    )
 
 
-@dataclass(frozen=True, eq=False)
-class _OnLattice:
-    """Optima from the goal recursion."""
+def _in_graph(graph: ReturnGraph, weight: float, searched: int) -> GoalOptima:
+    """Return the optima of the search over thresholds."""
 
-    mdp: FiniteMDP
-    tables: GoalTables
+    def respond(goals: Sequence[float] | np.ndarray) -> Response:
+        return graph.best_response(goal_utilities(graph.finals, np.asarray(goals), weight))
 
-    @property
-    def details(self) -> dict[str, Any]:
-        return {"method": "goal recursion", "unit": self.tables.lattice.unit, "cells": self.tables.cells}
-
-    def laws(self, goals: Float[np.ndarray, " G"]) -> list[Law]:
-        return laws_of_goals(self.mdp, self.tables, [self._in_units(goal) for goal in goals])
-
-    def policy(self, goal: float) -> Policy:
-        return GoalPolicy(self.tables, self._in_units(goal))
-
-    def _in_units(self, goal: float) -> int:
-        return round(float(goal) / self.tables.lattice.unit)
-
-
-@dataclass(frozen=True, eq=False)
-class _InGraph:
-    """Optima from the search over thresholds."""
-
-    graph: ReturnGraph
-    weight: float
-    searched: int
-
-    @property
-    def details(self) -> dict[str, Any]:
-        found = {"thresholds": len(self.graph.finals), "thresholds_searched": self.searched}
-        return {"method": "search over thresholds", **found}
-
-    def laws(self, goals: Float[np.ndarray, " G"]) -> list[Law]:
-        probs = self._respond(goals).final_probs()
-        return [Law(self.graph.finals, probs[:, column]) for column in range(len(goals))]
-
-    def policy(self, goal: float) -> Policy:
-        return self._respond(np.array([goal])).policy()
-
-    def _respond(self, goals: Float[np.ndarray, " G"]) -> Response:
-        return self.graph.best_response(goal_utilities(self.graph.finals, np.asarray(goals), self.weight))
+    details = {"method": "search over thresholds", "thresholds": len(graph.finals), "thresholds_searched": searched}
+    laws = lambda goals: [Law(graph.finals, probs) for probs in respond(goals).final_probs().T]
+    return GoalOptima(details, laws, lambda goal: respond([goal]).policy())

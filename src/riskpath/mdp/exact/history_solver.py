@@ -3,7 +3,7 @@
 Such a policy is a fixed sequence of actions from each start state, so the solver searches over sequences. A label
 is (time, state, distribution of the return so far). Two rules drop labels without losing the optimum:
 
-- dominance: another label of the same time and state has a distribution that dominates (see `dominance`);
+- dominance: another label of the same time and state has a distribution that dominates (see `attainable`);
 - bound: the best continuation cannot beat a sequence that is already known. For measures that respect second-order
   dominance a continuation Y is worth at most its mean, β[X + Y] ≤ β[X + E[Y]], because X + Y has the mean of X + E[Y]
   and more spread; for others at most its largest value. Measures of order 0 have no bound.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from riskpath.errors import RiskpathError
-from riskpath.mdp.exact.dominance import undominated
+from riskpath.mdp.exact.attainable import undominated
 from riskpath.mdp.law import Law, value_function
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import History, HistoryPolicy
@@ -52,21 +52,17 @@ class _Label:
 class _Search:
     """The search over action sequences of one problem under one measure."""
 
-    def __init__(self, mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None = None):
+    def __init__(self, mdp: FiniteMDP, risk: RiskMeasure, progress: Progress):
         self.mdp, self.risk, self.value, self.order = mdp, risk, value_function(risk), risk.order
         self.progress = progress
         expect = Mean().value if self.order == 2 else lambda values, _: max(values)
         self.to_go = [{s: max(q.values()) for s, q in table.items()} for table in mdp.backward(expect)]
-        self.moves = {state: self._distinct_moves(state) for state in mdp.outcomes}
+        self.moves: dict[State, dict[Any, tuple[Action, Law, State]]] = {}
+        """By state and outcomes: (action, reward distribution, next state), of equal actions the first."""
+        for (state, action), law in mdp.reward_laws.items():
+            outcomes = mdp.outcomes[state][action]
+            self.moves.setdefault(state, {}).setdefault(frozenset(outcomes), (action, law, outcomes[0].next))
         self.labels = 0
-
-    def _distinct_moves(self, state: State) -> list[tuple[Action, Law, State]]:
-        """Return (action, reward distribution, next state) of every action, without actions equal to an earlier one."""
-        moves: dict[Any, tuple[Action, Law, State]] = {}
-        for action, outcomes in self.mdp.outcomes[state].items():
-            law = self.mdp.reward_laws[state, action]
-            moves.setdefault(frozenset(outcomes), (action, law, outcomes[0].next))
-        return list(moves.values())
 
     def run(self, start: State, floor: float | None, beam: int | None = None) -> tuple[list[_Label], bool]:
         """Return complete sequences, and whether the beam left any out.
@@ -83,7 +79,7 @@ class _Search:
             groups: dict[State, list[_Label]] = {}
             atoms = 0
             for label in current:
-                for action, reward, following in self.moves[label.state]:
+                for action, reward, following in self.moves[label.state].values():
                     law = label.law.convolve(reward.scale(scale))
                     if self.mdp.is_terminal(following, time):
                         final = _Label(following, law, (label, action), self.value(law))
@@ -99,8 +95,7 @@ class _Search:
                             _check_size(atoms)
             current = [group[i] for group in groups.values() for i in undominated([x.law for x in group], self.order)]
             self.labels += len(current)
-            if self.progress is not None:
-                self.progress(time, len(self.mdp.layers))
+            self.progress(time, len(self.mdp.layers))
             if beam is not None and len(current) > beam:
                 current = sorted(current, key=lambda label: -label.bound)[:beam]
                 truncated = True
@@ -122,7 +117,7 @@ def _check_size(atoms: int) -> None:
         )
 
 
-def solve_history(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None = None) -> Solution:
+def solve_history(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress) -> Solution:
     """Return the best action sequence from each start state."""
     if mdp.successor is None:
         raise RiskpathError(

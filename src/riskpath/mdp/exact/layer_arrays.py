@@ -2,10 +2,17 @@
 
 The pairs (state, action) of a layer are numbered state by state. All pairs have the same number of outcomes: missing
 ones are repetitions with probability 0.
+
+On a `Lattice` rewards are whole multiples of a unit, so that returns are whole numbers and equal sums are equal
+exactly. Many problems have such a unit: cents, or the 0.05 of a price. Where there is none (discounted rewards),
+rewards are rounded: all of them down for a lower bound of every return, all of them up for an upper bound.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int, Real
@@ -15,6 +22,12 @@ from riskpath.mdp.problem import Action, State
 
 END = -1
 """The index of the next state where an episode ends."""
+LARGEST_DENOMINATOR = 10**5
+"""Rewards with a larger denominator count as irrational."""
+LARGEST_RETURN = 2**53
+"""Beyond this number of units, sums of doubles are not exact."""
+TOLERANCE = 1e-9
+"""The accepted distance of a reward from a multiple of the unit, in units."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +38,6 @@ class LayerArrays:
     first_pair: Int[np.ndarray, " S1"]
     """The number of the first pair of every state, and the number of pairs at the end."""
     actions: tuple[Action, ...]
-    """The action of every pair."""
     prob: Float[np.ndarray, "P O"]
     reward: Float[np.ndarray, "P O"]
     next: Int[np.ndarray, "P O"]
@@ -35,10 +47,6 @@ class LayerArrays:
     def state_of_pair(self) -> Int[np.ndarray, " P"]:
         """The index of the state of every pair."""
         return np.repeat(np.arange(len(self.states)), np.diff(self.first_pair))
-
-    def number_of_choices(self) -> Int[np.ndarray, " S"]:
-        """Return how many actions every state has."""
-        return np.diff(self.first_pair)
 
     def best(self, values: Real[np.ndarray, " P"]) -> Real[np.ndarray, " S"]:
         """Return the largest value of the actions of every state."""
@@ -83,3 +91,96 @@ def _arrays(mdp: FiniteMDP, layer: tuple[State, ...], following: tuple[State, ..
     first = np.cumsum([0, *(len(mdp.outcomes[state]) for state in layer)])
     actions = tuple(action for state in layer for action in mdp.outcomes[state])
     return LayerArrays(layer, first, actions, prob, reward, after)
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """A unit, and how discounted rewards become multiples of it."""
+
+    unit: float
+    """The distance of neighbouring returns."""
+    discount: float
+    rounding: Literal["exact", "down", "up"]
+    """"exact" if every discounted reward is a multiple of the unit, otherwise the direction of rounding."""
+
+    def in_units(self, reward: Any, time: int) -> Any:
+        """Return γᵗ × reward as a whole number of units; works on arrays."""
+        scaled = self.discount**time * reward / self.unit
+        nearest = np.rint(scaled)
+        if self.rounding == "exact":
+            return nearest.astype(np.int64)
+        rounded = np.floor(scaled) if self.rounding == "down" else np.ceil(scaled)
+        close = np.abs(scaled - nearest) <= TOLERANCE * np.maximum(1.0, np.abs(scaled))
+        return np.where(close, nearest, rounded).astype(np.int64)
+
+    def steps(self, layers: Sequence[LayerArrays]) -> list[Int[np.ndarray, "P O"]]:
+        """Return the rewards of every time in units."""
+        return [self.in_units(layer.reward, time) for time, layer in enumerate(layers)]
+
+    def bounds(self, layers: Sequence[LayerArrays]) -> tuple[int, int]:
+        """Return the smallest and the largest return from the start, in units."""
+        low, high = return_bounds(layers, self.steps(layers))[0]
+        return int(low.min()), int(high.max())
+
+
+def find_unit(layers: Sequence[LayerArrays], discount: float) -> float | None:
+    """Return the largest number of which every reward is a multiple; None if there is none or rewards are discounted.
+
+    There is none either where returns of so many units would not be exact. All rewards 0 give the unit 1.
+    """
+    distinct = {id(layer): layer for layer in layers}.values()
+    rewards = np.unique(np.concatenate([layer.reward[layer.prob > 0] for layer in distinct])) if layers else np.zeros(0)
+    if discount != 1.0 and len(layers) > 1:
+        return None
+    fractions, denominator = [], 1
+    for reward in rewards:
+        fraction = Fraction(float(reward)).limit_denominator(LARGEST_DENOMINATOR)
+        if abs(float(fraction) - reward) > 1e-12 * max(1.0, abs(reward)):
+            return None
+        denominator = math.lcm(denominator, fraction.denominator)
+        if denominator > LARGEST_DENOMINATOR:
+            return None
+        fractions.append(fraction)
+    unit = math.gcd(*(int(fraction * denominator) for fraction in fractions)) / denominator or 1.0
+    return unit if _largest(layers) / unit * len(layers) <= LARGEST_RETURN else None
+
+
+def coarse_lattice(layers: Sequence[LayerArrays], discount: float, unit: float) -> Lattice:
+    """Return a lattice of rewards rounded down to a unit, or to a larger one if the rewards are very large."""
+    return Lattice(max(unit, _largest(layers) * 2.0**-40), discount, "down")
+
+
+def _largest(layers: Sequence[LayerArrays]) -> float:
+    return max((float(np.abs(layer.reward).max()) for layer in layers), default=0.0)
+
+
+def return_bounds(
+    layers: Sequence[LayerArrays],
+    rewards: Sequence[np.ndarray],
+    discount: float = 1,
+    pairs: Sequence[np.ndarray] | None = None,
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the smallest and the largest return to go of every state at every time, of all policies or of `pairs`."""
+    lowest, highest = np.zeros((2, 1), rewards[0].dtype if rewards else np.int64)  # of the end
+    bounds = []
+    for time in reversed(range(len(layers))):
+        layer, reward = layers[time], rewards[time]
+        low = (reward + discount * lowest[layer.next]).min(axis=1)
+        high = (reward + discount * highest[layer.next]).max(axis=1)
+        bounds.append((layer.lowest(low), layer.best(high)) if pairs is None else (low[pairs[time]], high[pairs[time]]))
+        lowest, highest = (np.append(end, 0) for end in bounds[-1])
+    return bounds[::-1]
+
+
+def mean_values(layers: Sequence[LayerArrays], rewards: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the best mean of the return to go of every state at every time, and the number of the first best pair."""
+    following = np.zeros(1)
+    answers = []
+    for layer, reward in zip(reversed(layers), reversed(rewards), strict=True):
+        q = (layer.prob * (reward + following[layer.next])).sum(axis=1)
+        best = layer.best(q)
+        at = np.flatnonzero(q >= best[layer.state_of_pair] - 1e-12 * max(1.0, float(np.abs(q).max())))
+        pair = at[np.searchsorted(at, layer.first_pair[:-1])]
+        answers.append((best, pair))
+        following = np.append(best, 0.0)
+    return answers[::-1]

@@ -10,7 +10,6 @@ have more than `MAX_ATOMS` atoms are coarsened, and the report says by how much.
 """
 
 from collections import Counter
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from riskpath.mdp.law import Law, value_function
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.operators import TIE_TOLERANCE, Table, bellman, constant_table, first, greedy_actions
 from riskpath.mdp.policies import MarkovPolicy
-from riskpath.mdp.problem import Action, Progress, State
+from riskpath.mdp.problem import Action, Progress, State, depth_first, successors
 from riskpath.mdp.solution import Solution, solution_of
 from riskpath.risk.measures import CVaR, Mean, RiskMeasure
 
@@ -30,7 +29,7 @@ TIE_PAIRS = 2_000
 """Ties are examined on problems with at most this number of (state, action) pairs."""
 
 
-def solve_markov(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None = None) -> Solution:
+def solve_markov(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress) -> Solution:
     """Return the per-step greedy policy."""
     order = _last_to_first(mdp)
     if order is None:
@@ -49,8 +48,7 @@ def solve_markov(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None = 
                 uses[after] -= 1
                 if not uses[after]:
                     del sweep.to_go[after]
-            if progress is not None:
-                progress(done + 1, len(order))
+            progress(done + 1, len(order))
         policy = sweep.policy
         ties = _describe_tie(mdp, policy, sweep.ties, risk)
     law = Law.mix([sweep.to_go.get(state, Law.point(0.0)) for state in mdp.start], mdp.start.values())
@@ -65,30 +63,13 @@ def solve_markov(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None = 
 
 def _last_to_first(mdp: FiniteMDP) -> list[State] | None:
     """Return the states such that every state comes after its successors; None if an episode can return to a state."""
-    order: list[State] = []
     if mdp.horizon is not None:
         last = mdp.layers[-1] if len(mdp.layers) else ()
-        if any(o.next in mdp.outcomes for state in last for listed in mdp.outcomes[state].values() for o in listed):
+        if any(state in mdp.outcomes for state in successors(mdp.outcomes, last)):
             return None  # the horizon cuts episodes off
-    done: dict[State, bool] = {}  # False while the successors of a state are followed
-    for start in mdp.start:
-        stack: list[tuple[State, Iterable[State]]] = []
-        if start in mdp.outcomes and start not in done:
-            done[start] = False
-            stack.append((start, iter(_successors(mdp, start))))
-        while stack:
-            state, following = stack[-1]
-            for successor in following:
-                if successor not in done:
-                    done[successor] = False
-                    stack.append((successor, iter(_successors(mdp, successor))))
-                    break
-                if not done[successor]:
-                    return None
-            else:
-                done[state] = True
-                order.append(state)
-                stack.pop()
+    order, loop = depth_first(mdp.outcomes, mdp.start)
+    if loop:
+        return None
     left: dict[State, int] = {}
     for state in order:
         left[state] = 1 + max(map(left.__getitem__, _successors(mdp, state)), default=0)
@@ -96,8 +77,7 @@ def _last_to_first(mdp: FiniteMDP) -> list[State] | None:
 
 
 def _successors(mdp: FiniteMDP, state: State) -> list[State]:
-    listed = (o.next for outcomes in mdp.outcomes[state].values() for o in outcomes)
-    return [state for state in dict.fromkeys(listed) if state in mdp.outcomes]
+    return [after for after in successors(mdp.outcomes, [state]) if after in mdp.outcomes]
 
 
 class _Sweep:
@@ -182,24 +162,28 @@ def _describe_tie(
     return ""
 
 
-def _iterate(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None) -> Solution:
+def _iterate(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress) -> Solution:
     """Iterate T*_β from a certain 0, at most one time more than the largest number of steps."""
     table = constant_table(mdp)
-    policy = _greedy_policy(mdp, table, risk)
+    greedy = _greedy(mdp, table, risk)
     policies: list[dict[State, Action]] = []
     converged = False
     for number in range(len(mdp.layers) + 1):
-        if progress is not None:
-            progress(number, len(mdp.layers) + 1)
-        following = bellman(mdp, table, policy)  # T*_β: the policy is greedy in the table
+        progress(number, len(mdp.layers) + 1)
+        # T*_β: the policy is greedy in the table
+        following = bellman(mdp, table, {state: first(actions) for state, actions in greedy.items()})
         converged = all(following[key].isclose(table[key], 1e-9) for key in table)
-        table = following
-        policy = _greedy_policy(mdp, table, risk)
-        policies.append(policy)
+        table, greedy = following, _greedy(mdp, following, risk)
+        policies.append({state: first(actions) for state, actions in greedy.items()})
         if converged:
             break
+    policy = policies[-1]
     law = mdp.evaluate(policy)
-    ties = _describe_tie(mdp, policy, _ties(mdp, table, policy, risk), risk)
+    differing = {
+        state: [chosen, *(a for a in others if not table[state, a].isclose(table[state, chosen]))]
+        for state, (chosen, *others) in greedy.items()
+    }
+    ties = _describe_tie(mdp, policy, {state: tied for state, tied in differing.items() if len(tied) > 1}, risk)
     cycle = [] if converged else [float(risk.value(mdp.evaluate(p))) for p in _repeating_policies(policies)]
     report = _report(converged, cycle, policies)
     if ties:
@@ -208,20 +192,10 @@ def _iterate(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None) -> So
     return solution_of(mdp, risk, law, MarkovPolicy(policy), False, report, details, policies="markov")
 
 
-def _greedy_policy(mdp: FiniteMDP, table: Table, risk: RiskMeasure) -> dict[State, Action]:
+def _greedy(mdp: FiniteMDP, table: Table, risk: RiskMeasure) -> dict[State, list[Action]]:
+    """Return the greedy actions of every state."""
     states = dict.fromkeys(state for state, _ in table)
-    return {state: first(greedy_actions(mdp, table, state, state, risk)) for state in states}
-
-
-def _ties(mdp: FiniteMDP, table: Table, policy: dict[State, Action], risk: RiskMeasure) -> dict[State, list[Action]]:
-    """Return the states with equally greedy actions whose distributions differ, and these actions."""
-    ties: dict[State, list[Action]] = {}
-    for state, chosen in policy.items():
-        greedy = greedy_actions(mdp, table, state, state, risk)
-        others = [a for a in greedy if a != chosen and not table[state, a].isclose(table[state, chosen])]
-        if others:
-            ties[state] = [chosen, *others]
-    return ties
+    return {state: greedy_actions(mdp, table, state, state, risk) for state in states}
 
 
 def _repeating_policies(policies: list[dict[State, Action]]) -> list[dict[State, Action]]:

@@ -24,7 +24,7 @@ from riskpath.mdp.exact.utility_iteration import cumulative, influences, law_val
 from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import Policy, RandomisedPolicy
-from riskpath.mdp.problem import Progress
+from riskpath.mdp.problem import Progress, silent
 from riskpath.mdp.solution import Component, Solution, solution_of
 from riskpath.risk.measures import DistortionMeasure, RiskMeasure
 
@@ -40,7 +40,7 @@ NEGLIGIBLE = 1e-6
 """Components with a smaller probability are dropped."""
 
 
-def solve_randomised(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None = None) -> Solution:
+def solve_randomised(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress = silent) -> Solution:
     """Return the best randomised policy, or the best known one if β is neither convex nor concave in mixtures."""
     if risk.deterministic:
         found = solve_adaptive(mdp, risk, progress=progress)
@@ -51,7 +51,7 @@ def solve_randomised(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | Non
     graph = ReturnGraph(mdp)
     convex = isinstance(risk, DistortionMeasure) and is_convex(risk)
     visited = utility_iteration(graph, risk, keep=STARTS, progress=progress)
-    mixture = _Mixture(graph, risk, visited.probs, visited.utilities)
+    mixture = _Mixture(graph, risk, visited.probs, visited.utilities, np.eye(visited.probs.shape[1])[0])
     mixture = (mixture if convex else mixture.best_pair()).reweighted()
     gap = np.inf
     spread = max(float(np.ptp(graph.finals)), 1e-12)
@@ -67,8 +67,7 @@ def solve_randomised(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | Non
         if larger.value() <= mixture.value() + 1e-12 * spread:
             break
         mixture = larger
-        if progress is not None:
-            progress(step + 1, STEPS)
+        progress(step + 1, STEPS)
     return _solution(mdp, risk, mixture, max(float(gap), 0.0), convex)
 
 
@@ -81,29 +80,26 @@ def is_convex(risk: DistortionMeasure) -> bool:
 
 @dataclass(frozen=True)
 class _Mixture:
-    """K distributions with weights; without weights, the first distribution alone."""
+    """K distributions with weights."""
 
     graph: ReturnGraph
     risk: RiskMeasure
     probs: Float[np.ndarray, "Z K"]
     utilities: Utilities
-    weights: Any = None
-
-    def _shares(self) -> Float[np.ndarray, " K"]:
-        return np.eye(self.probs.shape[1])[0] if self.weights is None else self.weights
+    weights: Float[np.ndarray, " K"]
 
     def inner(self, weights: Any = None) -> Float[np.ndarray, "Z 1"]:
         """Return the distribution of the mixture, with its distribution function kept away from 0 and 1."""
-        mixed = self.probs @ (self._shares() if weights is None else weights)[:, None]
+        mixed = self.probs @ (self.weights if weights is None else weights)[:, None]
         cdf = np.clip(cumulative(mixed), EDGE, 1 - EDGE)
         return np.diff(cdf, axis=0, prepend=0.0) if isinstance(self.risk, DistortionMeasure) else mixed
 
     def value(self) -> float:
-        return float(law_values(self.graph.finals, self.probs @ self._shares()[:, None], self.risk)[0])
+        return float(law_values(self.graph.finals, self.probs @ self.weights[:, None], self.risk)[0])
 
     def with_law(self, probs: Float[np.ndarray, "Z 1"], utility: Utilities) -> "_Mixture":
         """Return the mixture with one more distribution, of weight 0."""
-        weights = np.append(self._shares(), 0.0)
+        weights = np.append(self.weights, 0.0)
         joined = np.concatenate([self.probs, probs], axis=1), np.concatenate([self.utilities, utility], axis=1)
         return _Mixture(self.graph, self.risk, *joined, weights)
 
@@ -120,7 +116,7 @@ class _Mixture:
     def reweighted(self, rounds: int = 60) -> "_Mixture":
         """Move weight from the worst to the best distribution, with a line search, until nothing is gained."""
         finals = self.graph.finals
-        weights = self._shares().copy()
+        weights = self.weights.copy()
 
         def loss(w: np.ndarray) -> float:
             return -float(law_values(finals, self.probs @ w[:, None], self.risk)[0])

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riskpath.mdp.exact.goal_policy import GoalPolicy, laws_of_goals
-from riskpath.mdp.exact.goal_recursion import GoalTables, goal_recursion
-from riskpath.mdp.exact.goal_solver import MAX_ROUNDED_CELLS, exact_returns, half
-from riskpath.mdp.exact.lattice import Lattice, coarse_lattice, return_bounds
-from riskpath.mdp.exact.layer_arrays import LayerArrays, layer_arrays
+from riskpath.mdp.exact.goal_recursion import GoalPolicy, GoalTables, goal_recursion
+from riskpath.mdp.exact.goal_solver import MAX_ROUNDED_CELLS, both_ways, exact_returns
+from riskpath.mdp.exact.layer_arrays import LayerArrays, coarse_lattice, layer_arrays
 from riskpath.mdp.exact.return_graph import ReturnGraph
+from riskpath.mdp.exact.return_laws import laws_of_goals
 from riskpath.mdp.law import Law
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import Policy
@@ -38,16 +37,14 @@ _Optimum = tuple[Law, Policy, dict[str, Any]]
 """The distribution of the best policy, the policy, and numbers about the solution."""
 
 
-def solve_reach(
-    mdp: FiniteMDP, risk: VaR | ReachProbability, tolerance: float, progress: Progress | None = None
-) -> Solution:
+def solve_reach(mdp: FiniteMDP, risk: VaR | ReachProbability, tolerance: float, progress: Progress) -> Solution:
     """Return the policy with the best VaR, or with the largest probability to reach the target."""
     layers = layer_arrays(mdp)
     place = exact_returns(mdp, layers)
     if isinstance(place, ReturnGraph):
         law, policy, details = _in_graph(place, risk)
     elif place is not None:
-        low, high = _range(layers, place)
+        low, high = place.bounds(layers)
         tables = goal_recursion(mdp, layers, place, TIE / max(high - low, 1), progress, jump=True)
         law, policy, details = _on_lattice(mdp, tables, risk)
     else:
@@ -105,16 +102,15 @@ def _in_graph(graph: ReturnGraph, risk: VaR | ReachProbability) -> _Optimum:
 
 
 def _bracket(
-    mdp: FiniteMDP, layers: list[LayerArrays], risk: VaR | ReachProbability, tolerance: float, progress: Progress | None
+    mdp: FiniteMDP, layers: list[LayerArrays], risk: VaR | ReachProbability, tolerance: float, progress: Progress
 ) -> Solution:
     """Solve with rewards rounded down and up; the unit is refined until the bracket is narrow or tables are full."""
     coarse = coarse_lattice(layers, mdp.discount, 1e-9)
-    low, high = _range(layers, coarse)
+    low, high = coarse.bounds(layers)
     whole = max((high - low) * coarse.unit, 1e-9)
     unit = whole / UNITS
     for last in (False, False, True):
-        down = goal_recursion(mdp, layers, Lattice(unit, mdp.discount, "down"), 0.0, half(progress, 0), jump=True)
-        up = goal_recursion(mdp, layers, Lattice(unit, mdp.discount, "up"), 0.0, half(progress, 1), jump=True)
+        down, up = both_ways(mdp, layers, unit, progress, jump=True)
         lower, upper = _value(down, risk, True), _value(up, risk, False)
         width = (upper - lower) / (whole if isinstance(risk, VaR) else 1.0)
         finer = min(1.3 * width / (0.1 * tolerance), MAX_ROUNDED_CELLS / max(down.cells, 1))
@@ -133,9 +129,3 @@ def _value(tables: GoalTables, risk: VaR | ReachProbability, round_up: bool) -> 
     thresholds, probs = _ascending(tables)
     at = _choose(risk, thresholds * tables.lattice.unit, probs, round_up)
     return float(thresholds[at] * tables.lattice.unit if isinstance(risk, VaR) else min(probs[at], 1.0))
-
-
-def _range(layers: list[LayerArrays], lattice: Lattice) -> tuple[int, int]:
-    steps = [lattice.in_units(layer.reward, time) for time, layer in enumerate(layers)]
-    low, high = return_bounds(layers, steps)[0]
-    return int(low.min()), int(high.max())

@@ -15,8 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from riskpath.errors import RiskpathError
-from riskpath.mdp.exact.lattice import find_unit
-from riskpath.mdp.exact.layer_arrays import END, LayerArrays, layer_arrays, start_nodes
+from riskpath.mdp.exact.layer_arrays import END, LayerArrays, find_unit, layer_arrays, start_nodes
 from riskpath.mdp.law import ATOM_TOLERANCE, Law
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import AdaptivePolicy
@@ -77,7 +76,8 @@ class ReturnGraph:
             self.times.append(nodes)
             ended.append(finals)
         ended.append(np.zeros(sum(node == END for _, node in self.starts)))
-        self.finals, places = _unique(np.concatenate(ended), unit)
+        finals = np.concatenate(ended)
+        _, self.finals, places = _unique_nodes(np.zeros(finals.size, np.int64), finals, unit)
         self.zero_index = places[-1] if ended[-1].size else 0
         """The index of the final return 0 of episodes that end where they start."""
         offset = 0
@@ -169,8 +169,7 @@ class Response:
 
     def law(self, column: int = 0) -> Law:
         """Return the distribution of the return of one policy."""
-        alone = Response(self.graph, [picks[:, [column]] for picks in self.chosen], self.value[[column]])
-        return Law(self.graph.finals, alone.final_probs()[:, 0])
+        return Law(self.graph.finals, self.final_probs()[:, column])
 
 
 def _expand(
@@ -180,7 +179,7 @@ def _expand(
 
     In the index, the final return number i is −1 − i.
     """
-    counts = layer.number_of_choices()[state]
+    counts = np.diff(layer.first_pair)[state]
     first_row = np.concatenate([[0], np.cumsum(counts)])
     node = np.repeat(np.arange(state.size), counts)
     pair = layer.first_pair[state[node]] + np.arange(first_row[-1]) - first_row[node]
@@ -232,9 +231,3 @@ def _unique_nodes(
     place = np.empty(returns.size, np.int64)
     place[order] = np.cumsum(new) - 1
     return states[new], ascending[new], place
-
-
-def _unique(values: np.ndarray, unit: float | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct values, ascending, and the index of each given value among them."""
-    _, distinct, place = _unique_nodes(np.zeros(values.size, np.int64), values, unit)
-    return distinct, place

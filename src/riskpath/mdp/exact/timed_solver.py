@@ -1,4 +1,6 @@
-"""Measures for which time and state suffice: the mean, entropic risk, EVaR, worst case and best case.
+"""Backward induction over time and state: measures for which these suffice, and nested risk.
+
+They suffice for the mean, entropic risk, EVaR, worst case and best case.
 
 E[e^{−λZ}] is a product along an episode, so backward induction with the aversion λγᵗ at time t gives the best entropic
 risk of the whole return,
@@ -8,6 +10,10 @@ risk of the whole return,
 and the return so far does not matter. EVaR is the supremum of V_0 + log(α)/λ over λ, outside of the maximum over
 policies, so a search over one number is global: V_0 falls with λ and log(α)/λ grows, which bounds the objective between
 two aversions. The worst and the best case are the same recursion with the smallest and the largest outcome.
+
+The dynamic risk of the paper's appendix, β[R₀ + γ β[R₁ + γ β[R₂ + …]]], is time-consistent, but a different objective:
+it applies the measure at every step to numbers that are already risks, so its value is not the risk of any return. The
+solution's `value` is the risk of the policy's whole return; the nested risk is in `details["nested_value"]`.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,13 +21,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from riskpath.mdp.exact.interval_search import FIRST, search_intervals
-from riskpath.mdp.exact.layer_arrays import LayerArrays, layer_arrays, start_nodes
-from riskpath.mdp.exact.timed_law import extreme_returns, timed_law
+from riskpath.errors import RiskpathError
+from riskpath.mdp.exact.bounded_search import FIRST, search_intervals
+from riskpath.mdp.exact.layer_arrays import LayerArrays, layer_arrays, return_bounds, start_nodes
+from riskpath.mdp.exact.return_laws import timed_law
 from riskpath.mdp.model import FiniteMDP
 from riskpath.mdp.policies import timed_policy
 from riskpath.mdp.problem import Progress
-from riskpath.mdp.solution import Solution
+from riskpath.mdp.solution import Solution, solution_of
 from riskpath.risk.entropic import Entropic, EVaR
 from riskpath.risk.measures import RiskMeasure
 from riskpath.risk.quantile_measures import BestCase, WorstCase
@@ -37,12 +44,20 @@ Certain = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 """Returns a number for every pair and column from the outcomes [P, O, L], their probabilities and the time."""
 
 
-def is_timed(risk: RiskMeasure) -> bool:
-    """Return whether time and state suffice for a measure."""
-    return isinstance(risk, Entropic | EVaR | WorstCase | BestCase)
+def solve_nested(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress) -> Solution:
+    """Return the policy that attains V_t(s) = max_a β[R + γ V_{t+1}(S′)]."""
+    if not risk.monetary:
+        raise RiskpathError(f"nested risk adds rewards to values of the measure, and {risk} is not an amount of return")
+    tables = mdp.backward(lambda values, probs: float(risk.value(values, probs)), progress)
+    best = {(t, s): max(q, key=q.__getitem__) for t, table in enumerate(tables) for s, q in table.items()}
+    policy = timed_policy(best)
+    first = {state: max(q.values()) for state, q in tables[0].items()} if tables else {}
+    nested = float(risk.value([first.get(state, 0.0) for state in mdp.start], list(mdp.start.values())))
+    report, details = f"optimal for the nested risk, whose value is {nested:.6g}", {"nested_value": nested}
+    return solution_of(mdp, risk, mdp.evaluate(policy), policy, False, report, details, policies="nested")
 
 
-def solve_timed(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None = None) -> Solution:
+def solve_timed(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress) -> Solution:
     """Return the best policy of all that may see rewards; it depends on time and state only."""
     layers = layer_arrays(mdp)
     if isinstance(risk, EVaR) and float(risk.level) < 1.0:
@@ -72,10 +87,12 @@ def solve_timed(mdp: FiniteMDP, risk: RiskMeasure, progress: Progress | None = N
 
 
 def search_aversion(
-    mdp: FiniteMDP, layers: Sequence[LayerArrays], level: float, progress: Progress | None = None
+    mdp: FiniteMDP, layers: Sequence[LayerArrays], level: float, progress: Progress
 ) -> tuple[float, float, float, float]:
     """Return the λ that maximises V_0 + log(α)/λ, the value there, how far the supremum can be above, and the range."""
-    low, high = (ends[[node for _, node in start_nodes(mdp, layers)]] for ends in extreme_returns(mdp, layers))
+    bounds = return_bounds(layers, [layer.reward for layer in layers], mdp.discount)
+    nodes = [node for _, node in start_nodes(mdp, layers)]
+    low, high = (np.append(end, 0.0)[nodes] for end in (bounds[0] if bounds else ((), ())))  # at `END` it is 0
     span = max(float(high.max() - low.min()), 1e-12)
     log_level = np.log(level)
     aversions, values, upper = search_intervals(

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from riskpath.mdp.exact.return_graph import ReturnGraph, Utilities
 from riskpath.mdp.law import Law
 from riskpath.mdp.policies import Policy
-from riskpath.mdp.problem import Progress
+from riskpath.mdp.problem import Progress, silent
 from riskpath.risk.measures import DistortionMeasure, RiskMeasure
 
 STARTS = 96
@@ -50,17 +50,16 @@ class Visited:
         return self.graph.best_response(self.utilities[:, [column]]).policy()
 
 
-def utility_iteration(
-    graph: ReturnGraph, risk: RiskMeasure, keep: int = 1, progress: Progress | None = None
-) -> Visited:
+def utility_iteration(graph: ReturnGraph, risk: RiskMeasure, keep: int = 1, progress: Progress = silent) -> Visited:
     """Iterate from many starts and return the `keep` best distributions of all that were visited."""
     limit = max(FEWEST, WORK // max(graph.size, 1))
-    utilities = _thin(first_utilities(graph, risk), limit)
+    utilities = first_utilities(graph, risk)
+    if (count := utilities.shape[1]) > limit:  # the first, which is the mean, is kept
+        utilities = utilities[:, np.unique(np.linspace(0, count - 1, limit).astype(int))]
     best: Visited | None = None
     seen: set[bytes] = set()
     for iteration in range(ITERATIONS):
-        if progress is not None:
-            progress(iteration, ITERATIONS)
+        progress(iteration, ITERATIONS)
         probs = graph.best_response(utilities).final_probs()
         values = law_values(graph.finals, probs, risk)
         new = []
@@ -87,21 +86,19 @@ def law_values(finals: Float[np.ndarray, " Z"], probs: Probs, risk: RiskMeasure)
 
 
 def influences(finals: Float[np.ndarray, " Z"], probs: Probs, risk: RiskMeasure) -> Utilities:
-    """Return the influence function of β at every distribution."""
+    """Return the influence function of β at every distribution.
+
+    For a distortion it is u(z) = ∫^z h′(F(x)) dx, linear with slope h′(F) between final returns.
+    """
     if isinstance(risk, DistortionMeasure):
-        return utilities_of(finals, cumulative(probs), risk)
+        rise = np.asarray(risk.slope(cumulative(probs)))[:-1] * np.diff(finals)[:, None]
+        return np.concatenate([np.zeros((1, probs.shape[1])), np.cumsum(rise, axis=0)])
     return np.stack([risk.influence(finals, finals, column / column.sum()) for column in probs.T], axis=1)
 
 
 def cumulative(probs: Probs) -> Probs:
     """Return the distribution functions of distributions at the final returns."""
     return np.clip(np.cumsum(probs, axis=0), 0.0, 1.0)
-
-
-def utilities_of(finals: Float[np.ndarray, " Z"], cdf: Probs, risk: DistortionMeasure) -> Utilities:
-    """Return u(z) = ∫^z h′(F(x)) dx, which is linear with slope h′(F) between final returns."""
-    rise = np.asarray(risk.slope(cdf))[:-1] * np.diff(finals)[:, None]
-    return np.concatenate([np.zeros((1, cdf.shape[1])), np.cumsum(rise, axis=0)])
 
 
 def first_utilities(graph: ReturnGraph, risk: RiskMeasure) -> Utilities:
@@ -117,12 +114,6 @@ def first_utilities(graph: ReturnGraph, risk: RiskMeasure) -> Utilities:
     laws = np.concatenate([np.clip(uniform**power, 0, 1) for power in (0.25, 0.5, 1.0, 2.0, 4.0)], axis=1)
     own = influences(graph.finals, np.diff(laws, axis=0, prepend=0.0), risk)
     return np.concatenate([z, capped, floored, both, curved, own], axis=1)
-
-
-def _thin(utilities: Utilities, limit: int) -> Utilities:
-    """Return at most `limit` of the utilities, evenly spaced; the first, which is the mean, is kept."""
-    count = utilities.shape[1]
-    return utilities if count <= limit else utilities[:, np.unique(np.linspace(0, count - 1, limit).astype(int))]
 
 
 def _best_of(known: Visited | None, new: Visited, keep: int) -> Visited:

@@ -21,7 +21,7 @@ from riskpath.mdp.grid.layout import Layout, between_points, decisions, moves
 from riskpath.mdp.grid.problem import GridProblem, GridState
 from riskpath.mdp.grid.stencils import Stencil, corners, read, whole_and_rest, widen
 from riskpath.mdp.grid.utility import LINEAR, ReturnAxis, Utility
-from riskpath.mdp.problem import Progress
+from riskpath.mdp.problem import Progress, silent
 
 
 class Choices(NamedTuple):
@@ -40,9 +40,7 @@ class Pass:
     """The result of a backward pass."""
 
     axis: ReturnAxis
-    """The grid of returns."""
     utility: Utility
-    """u."""
     tables: tuple[Float[Array, "N X"], ...]
     """EV_t for every time."""
     root: Float[np.ndarray, " X"]
@@ -50,7 +48,7 @@ class Pass:
 
 
 def backward(
-    plan: Layout, axis: ReturnAxis, utility: Utility, *, round_up: bool = False, progress: Progress | None = None
+    plan: Layout, axis: ReturnAxis, utility: Utility, *, round_up: bool = False, progress: Progress = silent
 ) -> Pass:
     """Maximise the expected utility for all states and returns; `round_up` rounds shifts up, for an upper bound."""
     problem, margin, states = plan.problem, plan.margin(axis), plan.problem.grid_states
@@ -61,8 +59,7 @@ def backward(
         if time:
             value = _maximise(expected, choices(plan, time, states, axis, round_up), axis, utility, margin)
             value.block_until_ready()
-        if progress is not None:
-            progress(problem.steps - time, problem.steps)
+        progress(problem.steps - time, problem.steps)
     start = tuple(jnp.asarray(as_floats([x])) for x in problem.start)
     root = _maximise(tables[-1], choices(plan, 0, start, axis, round_up), axis, utility, margin)
     return Pass(axis, utility, tuple(tables[::-1]), np.asarray(root[0], np.float64))

@@ -63,7 +63,6 @@ class Nodes(NamedTuple):
     noise: Float[Numbers, "n W"]
     """z, the noise that leads there."""
     weights: Float[Numbers, "n W"]
-    """w, which sum to 1."""
     middle: Float[Numbers, " n"]
     """Where a noise of 0 leads, in units of the distance of two nodes from the first one."""
     slope: Float[Numbers, " n"]

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from riskpath.mdp.grid.chance import NODES, REACH, Nodes, Numbers, PriceAxis, as_floats, cardinal, node_weights
+from riskpath.mdp.grid.chance import NODES, REACH, Nodes, Numbers, PriceAxis, as_floats, cardinal, cells, node_weights
 from riskpath.mdp.grid.problem import GridProblem, GridState
 
 PATHS = 4096
@@ -51,7 +51,6 @@ class Form:
     silent: tuple[bool, ...]
     """For every time whether the move pays nothing; the last one always counts as paying."""
     ends: bool
-    """Whether a decision can end the episode."""
 
     @property
     def unit(self) -> float:
@@ -97,6 +96,14 @@ class Form:
         after, paid = _samples(_moves, self, np.int32(time), arrays)
         return after[..., 0], paid
 
+    def last_payments(
+        self, time: int, prices: Float[Numbers, " n"], places: Int[Numbers, "n Q"]
+    ) -> tuple[Float[Numbers, "n K Q"], Float[np.ndarray, " K"]]:
+        """Return the payments of the last move in narrow cells of the noise, and the probabilities of the cells."""
+        means, probs = cells()
+        noise = np.broadcast_to(as_floats(means), (len(prices), len(means)))
+        return self.moves(time, prices, noise, places)[1], as_floats(probs)
+
     def _decided(self, time: int, prices: np.ndarray, places: np.ndarray) -> tuple[Any, Any, Any]:
         numbers = np.arange(len(self.problem.actions), dtype=np.int32).reshape(-1, *[1] * places.ndim)
         arrays = numbers, prices, as_floats(self.lattice)[places]
@@ -137,14 +144,9 @@ def _samples(function: Any, form: Form, time: np.int32, arrays: tuple[np.ndarray
     size = next((n for n in SIZES if n >= total), None)
     if size is None:
         return _broadcast(function, form, time, arrays, shape)
-    flat = (np.broadcast_to(x, shape).ravel() for x in arrays)
-    found = _flat(function, form, time, tuple(np.pad(x, (0, size - total), mode="edge") for x in flat))
+    flat = tuple(np.pad(np.broadcast_to(x, shape).ravel(), (0, size - total), mode="edge") for x in arrays)
+    found = _broadcast(function, form, time, flat, (size,))
     return tuple(np.asarray(x)[:total].reshape(shape) for x in found)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _flat(function: Any, form: Form, time: Numbers, arrays: tuple[Numbers, ...]) -> tuple[Any, ...]:
-    return function(form, time, *arrays)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 4))
@@ -159,7 +161,7 @@ def _decisions(form: Form, time: Numbers, actions: Numbers, prices: Numbers, pos
     def one(action: Numbers, price: Numbers, position: Numbers) -> tuple[Any, Any, Any]:
         post, reward, ends = form.problem.after_decision(time, form.state(price, position), action)
         after = position if form.position is None else post[form.position]
-        return after, reward * _present(form, time), ends
+        return after, reward * form.problem.present(time), ends
 
     after, reward, ends = jax.vmap(one)(jnp.asarray(form.problem.actions)[actions], prices, positions)
     return _place(form, after), reward, ends
@@ -171,7 +173,7 @@ def _moves(form: Form, time: Numbers, prices: Numbers, noise: Numbers, positions
         ending = form.problem.at_end(following) * jnp.float32(form.problem.discount)
         paid = reward + jnp.where(time == form.problem.steps - 1, ending, 0.0)
         after = price if form.price is None else following[form.price]
-        return after, paid * _present(form, time)
+        return after, paid * form.problem.present(time)
 
     return jax.vmap(one)(prices, noise, positions)
 
@@ -213,10 +215,6 @@ def _paths(form: Form, count: int, key: Numbers) -> tuple[Any, Any]:
     first = jnp.full((count,), form.start_price, jnp.float32)
     prices = jax.lax.scan(step, first, (jnp.arange(form.problem.steps), noise))[1]
     return jnp.concatenate([first[None], prices]).T, noise.T
-
-
-def _present(form: Form, time: Numbers) -> Array:
-    return jnp.float32(form.problem.discount) ** time.astype(jnp.float32)
 
 
 def _place(form: Form, position: Numbers) -> Int[Numbers, "*m"]:

@@ -44,7 +44,7 @@ def decisions(problem: GridProblem, time: Any, states: GridState) -> tuple[GridS
     """Return post-states, present values of the rewards, ends and refusals of all actions in all states, [A, N]."""
     each_state = jax.vmap(problem.options, (None, 0), out_axes=1)
     post, reward, ends, refused = each_state(time, states)
-    return post, reward * _present(problem, time), ends, refused
+    return post, reward * problem.present(time), ends, refused
 
 
 @partial(jax.jit, static_argnums=0)
@@ -60,11 +60,7 @@ def moves(problem: GridProblem, time: Any, states: GridState) -> tuple[GridState
     nodes = jnp.asarray(problem.noise.nodes, jnp.float32)
     following, reward = jax.vmap(each_state, (None, None, 0))(time, states, nodes)
     ending = jax.vmap(jax.vmap(problem.at_end))(following) * jnp.float32(problem.discount**problem.steps)
-    return following, reward * _present(problem, time), ending
-
-
-def _present(problem: GridProblem, time: Any) -> Array:
-    return jnp.float32(problem.discount) ** jnp.asarray(time, jnp.float32)
+    return following, reward * problem.present(time), ending
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +75,6 @@ class Layout:
     largest: float
     """The largest present value of a reward, without its sign."""
     ends: bool
-    """Whether an action can end the episode."""
     refusals: bool
     """Whether an action can leave the grid."""
     bounds: tuple[float, float]

@@ -7,6 +7,7 @@ episodes, until the bracket is narrow enough or the time is over.
 
 import time as clock
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -22,7 +23,7 @@ from riskpath.mdp.grid.mean import MeanTables, best_mean, path_means_after, solv
 from riskpath.mdp.grid.play import Played, corners, look_ahead, play
 from riskpath.mdp.grid.tail import GROUP, PARTS, Axes, Tail, before_table, solve_tail
 from riskpath.mdp.grid.utility import KinkedUtility
-from riskpath.mdp.problem import Progress
+from riskpath.mdp.problem import Progress, silent
 from riskpath.memory import free_bytes, in_units
 
 MEAN_PATHS = 256
@@ -39,8 +40,19 @@ LOSS = 0.02
 """The accepted loss by the grid of returns, per fineness of prices, as a fraction of the gain over the mean policy."""
 SKIPPED = 0.2
 """A round that takes less than this fraction of the remaining time is skipped for a finer one."""
-TIME_LIMIT = 60.0
-"""The time in seconds after which no finer round begins."""
+
+
+class Settings(NamedTuple):
+    """How precisely a problem is solved."""
+
+    episodes: int = 200_000
+    tolerance: float = 0.01
+    """The accepted width of a bracket, as a fraction of the difference between the best and the mean-optimal policy."""
+    time_limit: float = 60.0
+    """The time in seconds after which no finer round begins."""
+    progress: Progress = silent
+    seed: int = 0
+    """The seed of all simulations."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +67,10 @@ class Bracket:
     upper: float | None
     """The upper bound, averaged over paths."""
     upper_error: float
-    """Its standard error."""
     played: Played
     touched: dict[str, dict[str, float]]
     """For each axis how often an episode reaches an end, and the value at stake there."""
     cells: int
-    """The number of cells of a table."""
     needs: str = ""
     """What a narrower bracket would need; empty if it is narrow enough."""
 
@@ -104,26 +114,15 @@ def _upper_mean(form: Form, means: MeanTables, seed: int) -> tuple[float, float]
 
 
 def bracket_tail(
-    form: Form,
-    utility: KinkedUtility,
-    mean: Bracket,
-    mean_value: float,
-    *,
-    episodes: int,
-    seed: int,
-    tolerance: float,
-    bound: bool = True,
-    time_limit: float = TIME_LIMIT,
-    began: float | None = None,
-    progress: Progress | None = None,
+    form: Form, utility: KinkedUtility, mean: Bracket, mean_value: float, settings: Settings, until: float
 ) -> Bracket:
     """Return the best policy of max_b {b + E[u(x)]} with its bracket, refined until it is narrow.
 
     `mean_value` is the value of the mean-optimal policy: the tolerance is a fraction of the best policy's gain over it.
+    No refinement begins that would end after the time `until`.
     """
-    means, played, result = mean.policy.means, mean.played, mean
+    means, played, result, bound = mean.policy.means, mean.played, mean, form.problem.all_actions
     most = mean.lower + 0.02 * abs(mean.lower - mean_value)
-    began = clock.perf_counter() if began is None else began
     window, scale, speed = choose_returns(form, utility, most, mean_value, mean.played), np.inf, 0.0
     for number, (finer, count, paths) in enumerate(ROUNDS):
         step = float(np.sqrt(LOSS / finer * scale))
@@ -132,16 +131,16 @@ def bracket_tail(
             if number == 0:
                 raise RiskpathError(f"the tables of {form.problem.name} need about {in_units(needed)}")
             return replace(result, needs=f"a narrower bracket needs about {in_units(needed)} of memory")
-        seconds, left = COMPILING + speed * _work(form, axes, paths), began + time_limit - clock.perf_counter()
+        seconds, left = COMPILING + speed * _work(form, axes, paths), until - clock.perf_counter()
         if number > 1 and seconds > left:
             return replace(result, needs=f"a narrower bracket needs about {seconds:.0f} s more")
         if number and seconds < SKIPPED * left and number < len(ROUNDS) - 1:
             continue  # a finer one is nearly as fast
-        drawn = form.paths(paths * (1 if axes.rows > 1 else MORE), seed + 3) if paths and bound else None
-        tail = solve_tail(form, axes, utility, means, drawn, progress)
-        result = measure(form, means, tail, episodes, seed)
+        drawn = form.paths(paths * (1 if axes.rows > 1 else MORE), settings.seed + 3) if paths and bound else None
+        tail = solve_tail(form, axes, utility, means, drawn, settings.progress)
+        result = measure(form, means, tail, settings.episodes, settings.seed)
         played, gain = result.played, abs(result.lower - mean_value)
-        if number and (not bound or result.width <= tolerance * gain + TINY):
+        if number and (not bound or result.width <= settings.tolerance * gain + TINY):
             return result
         if number == 0:
             speed = _seconds(form, tail)

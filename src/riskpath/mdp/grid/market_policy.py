@@ -69,8 +69,7 @@ class MarketPolicy:
 
         def decide(time: Array, state: GridState, total: Array) -> Array:
             with BROADCASTING():
-                present = jnp.float32(problem.discount) ** time.astype(jnp.float32)
-                x = total + present * problem.potential_at(time, state) - jnp.float32(self.goal)
+                x = total + problem.present(time) * problem.potential_at(time, state) - jnp.float32(self.goal)
                 price, place = jnp.zeros(()), jnp.zeros((), jnp.int32)
                 if form.price is not None:
                     price = state[form.price]

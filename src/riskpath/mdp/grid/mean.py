@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from riskpath.mdp.grid.chance import Nodes, Numbers, PriceAxis, as_floats, cells
+from riskpath.mdp.grid.chance import Nodes, Numbers, PriceAxis
 from riskpath.mdp.grid.form import Decisions, Form
+from riskpath.mdp.grid.rows import near
 
 
 class MeanTables(NamedTuple):
@@ -21,7 +22,6 @@ class MeanTables(NamedTuple):
 
     prices: PriceAxis
     width: int
-    """The number of nodes of a move."""
     before: tuple[Float[Numbers, "S L"], ...]
     """M_t, the mean to go before the decision, for every time."""
     after: tuple[Float[Numbers, "S L"], ...]
@@ -51,9 +51,8 @@ def all_places(form: Form, count: int) -> Int[np.ndarray, "n L"]:
 
 def last_mean(form: Form, time: int, prices: Float[Numbers, " n"]) -> Float[Numbers, "n L"]:
     """Return the expected payment of the last move."""
-    means, probs = cells()
-    noise = np.broadcast_to(as_floats(means), (len(prices), len(means)))
-    return _weighted(as_floats(probs), form.moves(time, prices, noise, all_places(form, len(prices)))[1])
+    payment, probs = form.last_payments(time, prices, all_places(form, len(prices)))
+    return _weighted(probs, payment)
 
 
 def node_payments(
@@ -63,11 +62,6 @@ def node_payments(
     if form.silent[time]:
         return None
     return form.moves(time, prices, chance.noise, all_places(form, len(prices)) if places is None else places)[1]
-
-
-def near(table: Numbers, row: Numbers, share: Numbers) -> Float[Numbers, "n S"]:
-    """Return the share of every price of a table in the nodes of each sample."""
-    return jax.vmap(lambda row, share: jnp.zeros(table.shape[:1], jnp.float32).at[row].add(share))(row, share)
 
 
 @jax.jit

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from riskpath.mdp.grid.chance import Numbers, PriceAxis, as_floats, cells, price_stencil
+from riskpath.mdp.grid.chance import Numbers, PriceAxis, as_floats, price_stencil
 from riskpath.mdp.grid.form import Decisions, Form, realised
 from riskpath.mdp.grid.mean import MeanTables
-from riskpath.mdp.grid.rows import Window, between, utility_at
+from riskpath.mdp.grid.rows import Window, between
 from riskpath.mdp.grid.tail import Tail, after_table
 from riskpath.mdp.grid.utility import LINEAR, KinkedUtility
 
@@ -38,7 +38,6 @@ class Played(NamedTuple):
     refused: Bool[np.ndarray, " n"]
     """Whether an action was ever refused because the axis of positions ends."""
     decisions: Int[np.ndarray, " n"]
-    """The number of decisions in the episode."""
 
     @property
     def returns(self) -> Float[np.ndarray, " n"]:
@@ -51,7 +50,6 @@ class Chosen(NamedTuple):
 
     action: Int[Numbers, " n"]
     place: Int[Numbers, " n"]
-    """The number of the next position."""
     reward: Float[Numbers, " n"]
     ends: Bool[Numbers, " n"]
     refused: Bool[Numbers, " n"]
@@ -77,7 +75,7 @@ def play(form: Form, means: MeanTables, tail: Tail | None, goal: float, episodes
         following, paid = (as_floats(k) for k in form.moves(time, price, noise[:, None], chosen.place[:, None]))
         after, then = following[:, 0], x + chosen.reward
         gain = _gain(form, means, tail, time, price, chosen.place, then, noise)
-        gain = np.where(chosen.ends, as_floats(utility_at(LINEAR if tail is None else tail.utility, then)), gain)
+        gain = np.where(chosen.ends, as_floats((LINEAR if tail is None else tail.utility).at(then)), gain)
         refused |= chosen.refused & ~over
         decisions += ~over
         stake = np.where(over, stake, np.maximum(stake, chosen.stake))
@@ -129,10 +127,9 @@ def _gain(form: Form, means: MeanTables, tail: Tail | None, time: int, price, pl
     """Return EV_t − V_{t+1} along the episodes, and the expected utility in the last step."""
     beside = place[:, None]
     if time == form.problem.steps - 1:
-        centres, probs = cells()
-        ahead = np.broadcast_to(as_floats(centres), (len(price), len(centres)))
-        payments = form.moves(time, price, ahead, beside)[1]
-        return as_floats(_last(LINEAR if tail is None else tail.utility, then, payments, as_floats(probs)))
+        return as_floats(
+            _last(LINEAR if tail is None else tail.utility, then, *form.last_payments(time, price, beside))
+        )
     axis, width = (means.prices, means.width) if tail is None else (tail.axes.prices, tail.axes.width)
     chance = form.nodes(axis, time, price, width)
     share = chance.weights - realised(chance, noise)
@@ -189,10 +186,10 @@ def _choose(table, row, weight, window, utility, first, mean, options: Decisions
     barred = ((spot < 0) | (spot >= table.shape[1])) & ~ends
     inside = jnp.clip(spot, 0, table.shape[1] - 1)
     value = _over_corners(row, weight, then, lambda row: read(table, row, inside, then, window, utility))
-    value = jnp.where(ends, utility_at(utility, then), value)
+    value = jnp.where(ends, utility.at(then), value)
     value = jnp.where(barred, -jnp.inf, value)
     mean = jnp.where(ends, 0.0, mean)
-    most = jnp.where(barred, utility_at(utility, then + mean), -jnp.inf).max(axis=0)
+    most = jnp.where(barred, utility.at(then + mean), -jnp.inf).max(axis=0)
     refused = barred.any(axis=0)
     stake = jnp.where(refused, jnp.maximum(most - value.max(axis=0), 0.0), 0.0)
     return *_take(value + TIE * (reward + mean), inside + first, reward, ends), refused, stake
@@ -205,7 +202,7 @@ def _take(score, place, reward, ends):
 
 @jax.jit
 def _last(utility, then, payments, probs):
-    return jnp.einsum("k,nk->n", probs, utility_at(utility, then[:, None] + payments[..., 0]), precision="highest")
+    return jnp.einsum("k,nk->n", probs, utility.at(then[:, None] + payments[..., 0]), precision="highest")
 
 
 @jax.jit

@@ -37,9 +37,7 @@ class Guide(NamedTuple):
     base: Float[Array, " N"]
     """B_t, the mean or the risk of the return to go."""
     axis: ReturnAxis
-    """The grid of returns."""
     utility: Utility
-    """u."""
     slack: Float[Array, ""]
     """Scores that differ by less are equal; the first action is then chosen."""
     first: Int[Array, ""] | int = 0
@@ -50,11 +48,9 @@ class Episodes(NamedTuple):
     """Episodes that are simulated together."""
 
     state: GridState
-    """The coordinates of the states."""
     total: Float[Array, ""]
     """The return so far plus the present value of the potential."""
     over: Bool[Array, ""]
-    """Whether an action ended the episode."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -99,17 +95,14 @@ class GridPolicy:
 
     def simulate(self, episodes: int, seed: int = 0) -> Float[np.ndarray, " episodes"]:
         """Return the discounted returns of independent episodes of the continuous problem."""
-        return self._simulate(episodes, seed)[0]
+        return self.simulate_totals(episodes, seed)[:, -1].copy()
 
     def simulate_totals(self, episodes: int, seed: int = 0) -> Float[np.ndarray, "episodes times"]:
         """Return the return so far plus the potential, before every decision and at the end, [episodes, steps + 1]."""
-        return self._simulate(episodes, seed)[1]
-
-    def _simulate(self, episodes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         require_counts(episodes=episodes)
         with in_one_line(f"seed must be a whole number, got {short_repr(seed)}"):
             key = jax.random.key(seed)
-        totals, paths = [], []
+        paths = []
         pieces = -(-episodes // PIECE)
         size = -(-episodes // pieces)  # equal pieces need one compiled program
         for piece_key in jax.random.split(key, pieces):
@@ -118,9 +111,8 @@ class GridPolicy:
             for time, key in enumerate(jax.random.split(piece_key, self.problem.steps)):
                 now = _step(self.problem, size, jnp.int32(time), self.guide(time), now, jnp.float32(self.goal), key)
                 path.append(now.total)
-            totals.append(np.asarray(now.total, np.float64))
             paths.append(np.stack([np.asarray(total, np.float64) for total in path], axis=1))
-        return np.concatenate(totals)[:episodes], np.concatenate(paths)[:episodes]
+        return np.concatenate(paths)[:episodes]
 
     @cached_property
     def memory_bytes(self) -> int:
@@ -161,7 +153,7 @@ def act(
     x is the return so far plus the potential of the state, minus the goal.
     """
     post, reward, ends, refused = problem.options(time, state)
-    paid = reward * jnp.float32(problem.discount) ** time.astype(jnp.float32)
+    paid = reward * problem.present(time)
     row, weight = corners(tuple(problem.axes.values()), post, (True,) * len(problem.axes))
     row = row + guide.first
     score = paid + jnp.where(ends, 0.0, (weight * guide.base[row]).sum(axis=-1))
@@ -175,7 +167,7 @@ def act(
         value = (weight * (below + rest * (above - below))).sum(axis=-1)
         beyond = jnp.where(place < inside, low, high) * axis.step * (place - inside)
         # where the episode ends the utility is known
-        score = jnp.where(ends, guide.utility.at(axis, x + paid), value + beyond) + TIE * score
+        score = jnp.where(ends, guide.utility.at(x + paid), value + beyond) + TIE * score
     best = first_best(jnp.where(refused, -jnp.inf, score), guide.slack)
     return best, tuple(coordinate[best] for coordinate in post), reward[best], ends[best]
 
@@ -187,8 +179,7 @@ def first_best(score: Float[Array, "A *m"], slack: Float[Array, ""]) -> Int[Arra
 
 @partial(jax.jit, static_argnums=0)
 def _choose(problem: GridProblem, time: Array, guide: Guide, state: GridState, x: Array) -> Int[Array, ""]:
-    present = jnp.float32(problem.discount) ** time.astype(jnp.float32)
-    return act(problem, time, guide, state, x + present * problem.potential_at(time, state))[0]
+    return act(problem, time, guide, state, x + problem.present(time) * problem.potential_at(time, state))[0]
 
 
 def _begin(problem: GridProblem, size: int) -> Episodes:
@@ -203,10 +194,9 @@ def _step(problem: GridProblem, size: int, time: Array, guide: Guide, now: Episo
     def one(now: Episodes, key: Key) -> Episodes:
         _, post, paid, ends = act(problem, time, guide, now.state, now.total - goal)
         following, reward = problem.after_move(time, post, problem.noise.sample(key))
-        present = jnp.float32(problem.discount) ** time.astype(jnp.float32)
         last = time == problem.steps - 1
         ending = jnp.where(last, problem.at_end(following) * jnp.float32(problem.discount), 0.0)
-        gained = present * (paid + jnp.where(ends, 0.0, reward + ending))
+        gained = problem.present(time) * (paid + jnp.where(ends, 0.0, reward + ending))
         total = jnp.where(now.over, now.total, now.total + gained)
         return Episodes(following, total, now.over | ends)
 

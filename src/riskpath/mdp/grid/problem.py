@@ -189,6 +189,10 @@ class GridProblem:
         state = tuple(jnp.float32(x) for x in self.start)
         return float(self.potential_at(jnp.int32(0), state))
 
+    def present(self, time: Any) -> Array:
+        """Return γᵗ."""
+        return jnp.float32(self.discount) ** jnp.asarray(time, jnp.float32)
+
     def at_end(self, state: GridState) -> Array:
         """Return the reward after the last move, for one sample."""
         return _number(0.0 if self.finish is None else self.finish(state))

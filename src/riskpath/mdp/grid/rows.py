@@ -22,9 +22,7 @@ class Window(NamedTuple):
     """Equally spaced returns, an even number of them; 0 is one of them if it lies inside."""
 
     low: Float[Numbers, ""] | float
-    """The smallest return."""
     step: Float[Numbers, ""] | float
-    """The distance of two returns."""
 
 
 class Beyond(NamedTuple):
@@ -84,15 +82,24 @@ def _read(
     return between(tuple(near[..., k : k + count] for k in range(4)), rest)
 
 
+def near(table: Numbers, row: Numbers, share: Numbers) -> Float[Numbers, "n S"]:
+    """Return the share of every price of a table in the nodes of each sample."""
+    return jax.vmap(lambda row, share: jnp.zeros(table.shape[:1], jnp.float32).at[row].add(share))(row, share)
+
+
+@partial(jax.jit, static_argnames="every")
 def expected(
-    table: Float[Numbers, "S Q X"],
+    table: Float[Numbers, "S C X"],
     row: Int[Numbers, "n W"],
+    payment: Float[Numbers, "n W C"] | None,
     share: Float[Numbers, "n W"],
-    shift: Float[Numbers, "n W Q"],
     window: Window,
     utility: KinkedUtility,
+    every: int,
 ) -> Float[Numbers, "n Q X"]:
-    """Return the sum over W nodes of rows, each the price of its node, times their shares and read at x + shift."""
+    """Return the sum over W nodes of rows, each the price of its node, times their shares and read at x + payment."""
+    if payment is None:
+        return finer(jnp.einsum("ns,sqx->nqx", near(table, row, share), table, precision="highest"), every)
     wide = widen(table, window, utility)
     place = jnp.arange(table.shape[1], dtype=jnp.int32)[None]
 
@@ -102,12 +109,18 @@ def expected(
         return total + share[:, None, None] * _read(wide, row, where, shift, window), None
 
     zero = jnp.zeros((row.shape[0], *table.shape[1:]), jnp.float32)
-    nodes = (jnp.moveaxis(row, 1, 0), jnp.moveaxis(share, 1, 0), jnp.moveaxis(shift, 1, 0))
-    return jax.lax.scan(add, zero, nodes)[0]
+    nodes = (jnp.moveaxis(row, 1, 0), jnp.moveaxis(share, 1, 0), jnp.moveaxis(payment, 1, 0))
+    return finer(jax.lax.scan(add, zero, nodes)[0], every)
 
 
+@partial(jax.jit, static_argnames=("count", "every"))
 def at_end(
-    payment: Float[Numbers, "n K Q"], probs: Float[Numbers, " K"], window: Window, utility: KinkedUtility, count: int
+    payment: Float[Numbers, "n K C"],
+    probs: Float[Numbers, " K"],
+    window: Window,
+    utility: KinkedUtility,
+    count: int,
+    every: int,
 ) -> Float[Numbers, "n Q X"]:
     """Return the expected utility of the last move."""
     x = returns(window, count)
@@ -119,14 +132,10 @@ def at_end(
     zero = jnp.zeros((payment.shape[0], payment.shape[2], count), jnp.float32)
     tail = jax.lax.scan(add, zero, (probs, jnp.moveaxis(payment, 1, 0)))[0]  # pyright: ignore[reportArgumentType]
     mean = jnp.einsum("k,nkq->nq", probs, payment, precision="highest")
-    return utility.tail * tail + utility.slope * (x + mean[..., None])
+    return finer(utility.tail * tail + utility.slope * (x + mean[..., None]), every)
 
 
-def utility_at(utility: KinkedUtility, x: Float[Numbers, "*m"]) -> Float[Numbers, "*m"]:
-    """Return u(x)."""
-    return utility.slope * x + utility.tail * jnp.minimum(x, 0.0)
-
-
+@jax.jit
 def best(
     after: Float[Numbers, "n Q X"],
     place: Int[Numbers, "A R"],
@@ -147,12 +156,12 @@ def best(
         value = _read(wide, here, there, reward, window)
         value = jnp.where(((place < 0) | (place >= after.shape[1]))[None, :, None], -jnp.inf, value)
         if ends is not None:
-            value = jnp.where(ends[..., None], utility_at(utility, x + reward[..., None]), value)
+            value = jnp.where(ends[..., None], utility.at(x + reward[..., None]), value)
         return jnp.maximum(top, value), None
 
     worst = jnp.full((after.shape[0], place.shape[1], after.shape[-1]), -jnp.inf, jnp.float32)
     top = jax.lax.scan(better, worst, (place, reward, ends))[0]  # pyright: ignore[reportArgumentType]
-    return jnp.where(jnp.isfinite(top), top, utility_at(utility, x) - 1e6 * window.step)
+    return jnp.where(jnp.isfinite(top), top, utility.at(x) - 1e6 * window.step)
 
 
 Raised = tuple[Float[Numbers, "n Q Y"], Float[Numbers, "n Q Y"]]
@@ -197,6 +206,7 @@ def read_up(
     return low + rest * (high - low) + above, outside
 
 
+@jax.jit
 def best_up(
     after: Float[Numbers, "n Q X"],
     place: Int[Numbers, "A R"],
@@ -220,11 +230,22 @@ def best_up(
         out = ((row < 0) | (row >= after.shape[1]))[None, :, None] | beside
         value = jnp.where(out, by_mean(utility, then, mean, sign), value)
         if ends is not None:
-            value = jnp.where(ends[..., None], utility_at(utility, then), value)
+            value = jnp.where(ends[..., None], utility.at(then), value)
         return jnp.maximum(top, value), None
 
     worst = jnp.full((after.shape[0], place.shape[1], count), -jnp.inf, jnp.float32)
     return jax.lax.scan(better, worst, (place, reward, ends))[0]  # pyright: ignore[reportArgumentType]
+
+
+@partial(jax.jit, static_argnames="parts")
+def with_penalty(known, penalty, paid, mean, sign, window: Window, utility: KinkedUtility, parts: int):
+    """Return P_{t+1} before the move, at x + what is paid in it, with the penalty of the move."""
+    more = refined(penalty, parts)
+    if paid is None:
+        return known + more
+    value, out = read_up(raised(known), jnp.arange(known.shape[1], dtype=jnp.int32), paid, window)
+    then = returns(window, known.shape[-1]) + paid[..., None]
+    return jnp.where(out, by_mean(utility, then, mean[..., None], sign[..., None]), value) + more
 
 
 def by_mean(utility: KinkedUtility, x: Numbers, mean: Numbers, estimate: Numbers) -> Numbers:

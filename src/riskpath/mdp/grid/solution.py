@@ -81,8 +81,6 @@ class GridSolution:
     """The memory of the tables."""
     episodes: int = 0
     """The number of simulated episodes."""
-    details: dict[str, Any] = field(default_factory=dict, repr=False)
-    """Further numbers of one solver."""
 
     @property
     def optimal(self) -> bool:
@@ -107,7 +105,9 @@ class GridSolution:
         lines = [f"{self.risk} of the whole return, {self.policies} policies: {self.value:.6g} ({self.report})"]
         lines += [f"  lower: {self.lower:.6g}, simulated in {self.episodes:,} episodes, 95% in [{low:.6g}, {high:.6g}]"]
         if self.upper is not None:
-            lines += [f"  upper: {self.upper:.6g}, {self.upper_kind}" + _in_brackets(self.upper_interval)]
+            ends = self.upper_interval
+            interval = "" if ends is None else f", 95% in [{ends[0]:.6g}, {ends[1]:.6g}]"
+            lines += [f"  upper: {self.upper:.6g}, {self.upper_kind}{interval}"]
         elif self.estimate is not None:
             lines += [f"  no upper bound; the value on the grid is {self.estimate:.6g}, an estimate"]
         if self.touched:
@@ -147,32 +147,4 @@ class GridSolution:
             "memory_bytes": self.memory_bytes,
             "episodes": self.episodes,
             "law": {"atoms": self.law.atoms.tolist(), "probs": self.law.probs.tolist()},
-            **{key: value for key, value in self.details.items() if isinstance(value, (int, float, str))},
         }
-
-
-def _in_brackets(interval: tuple[float, float] | None) -> str:
-    return "" if interval is None else f", 95% in [{interval[0]:.6g}, {interval[1]:.6g}]"
-
-
-@dataclass(frozen=True, eq=False)
-class GridOptima:
-    """The policies of a frontier on a grid; their distributions are simulated on demand."""
-
-    policies: dict[float, GridPolicy]
-    """The policy of every threshold."""
-    episodes: int
-    """The number of episodes that are simulated for a distribution."""
-
-    @property
-    def details(self) -> dict[str, Any]:
-        """Numbers about the solution."""
-        return {"method": "goal recursion on a grid", "episodes": self.episodes}
-
-    def laws(self, goals: Float[np.ndarray, " G"]) -> list[Law]:
-        """Return the distributions of simulated returns, thinned."""
-        return [thinned(np.sort(self.policy(float(goal)).simulate(self.episodes, 1))) for goal in goals]
-
-    def policy(self, goal: float) -> GridPolicy:
-        """Return the best policy of a threshold."""
-        return self.policies[goal]

@@ -18,52 +18,37 @@ import numpy as np
 
 from riskpath.errors import RiskpathError
 from riskpath.mdp.exact.frontier import LEVELS, Frontier, check_levels
+from riskpath.mdp.exact.goal_solver import GoalOptima
 from riskpath.mdp.grid.backward import Pass, backward, mean_tables
 from riskpath.mdp.grid.detect import form_of, is_silent
 from riskpath.mdp.grid.form import Form
-from riskpath.mdp.grid.greedy import greedy_tables, tie_width
 from riskpath.mdp.grid.layout import Layout, layout, require_memory
-from riskpath.mdp.grid.market import TIME_LIMIT, better_of, bracket_mean, bracket_tail
+from riskpath.mdp.grid.market import Settings, better_of, bracket_mean, bracket_tail
 from riskpath.mdp.grid.market_policy import BROADCASTING
-from riskpath.mdp.grid.other_measures import improve_utility
+from riskpath.mdp.grid.other_measures import greedy_tables, improve_utility, tie_width
 from riskpath.mdp.grid.policy import GridPolicy
 from riskpath.mdp.grid.problem import GridProblem
-from riskpath.mdp.grid.solution import GridOptima, GridSolution, measured, thinned
+from riskpath.mdp.grid.solution import GridSolution, measured, thinned
 from riskpath.mdp.grid.utility import SHORTFALL, KinkedUtility, ReturnAxis
-from riskpath.mdp.problem import Progress
+from riskpath.mdp.problem import Progress, silent
 from riskpath.risk.compose import as_distortion, mean_and_cvar
 from riskpath.risk.measures import DistortionMeasure, RiskMeasure
 from riskpath.validation import require_counts, require_positive
 
 GRID_POLICIES = ("adaptive", "markov")
 """The classes of policies that are known on a grid."""
-SEED = 0
-"""The seed of all simulations."""
-EPISODES = 200_000
-"""The number of simulated episodes behind a lower bound."""
 SCOUTS = 20_000
 """The number of episodes of the mean-optimal policy that find the range of returns."""
 PLAYED = 4096
 """The largest number of episodes with a control variate, which makes more of them needless."""
 RELAXATION = "information relaxation"
 """The kind of an upper bound: a decision maker who knows the path of the price and pays a penalty for it."""
-TOLERANCE = 0.01
-"""The accepted width of a bracket, as a fraction of the difference between the best and the mean-optimal policy."""
 WIDER = 0.1
 """The share by which the range of returns is widened at both ends."""
 
 
-def solve_grid(
-    problem: GridProblem,
-    risk: RiskMeasure | str,
-    policies: str = "adaptive",
-    *,
-    episodes: int | None = None,
-    tolerance: float = TOLERANCE,
-    time_limit: float | None = None,
-    progress: Progress | None = None,
-) -> GridSolution:
-    """Return the best policy of a class on a grid, with bounds of its value; the arguments are those of `rp.solve`.
+def solve_grid(problem: GridProblem, risk: RiskMeasure, policies: str, settings: Settings) -> GridSolution:
+    """Return the best policy of a class on a grid, with bounds of its value.
 
     - "adaptive": π(time, state, return so far); global for the mean, CVaR and mean–CVaR mixtures, best known otherwise;
     - "markov": π(time, state), at every step greedy in β of the return to go, like per-step methods.
@@ -71,52 +56,32 @@ def solve_grid(
     if policies not in GRID_POLICIES:
         accepted = ", ".join(map(repr, GRID_POLICIES))
         raise RiskpathError(f"policies on a grid must be one of {accepted}, got {policies!r}")
-    episodes, time_limit = EPISODES if episodes is None else episodes, TIME_LIMIT if time_limit is None else time_limit
-    require_counts(2, episodes=episodes)
-    require_positive(time_limit=time_limit)
+    require_counts(2, episodes=settings.episodes)
+    require_positive(time_limit=settings.time_limit)
     risk = as_distortion(risk, "a problem on a grid", "rp.solve accepts it for a finite problem")
     form, parts = form_of(problem), mean_and_cvar(risk)
     wants_mean = parts is not None and (parts[0] == 0 or parts[1] == 1)  # all classes agree on the mean
     if isinstance(form, Form) and parts is not None and (wants_mean or policies == "adaptive"):
         with BROADCASTING():
-            return _solve_market(form, risk, parts, policies, episodes, tolerance, time_limit, progress)
+            return _solve_market(form, risk, parts, policies, settings)
     if isinstance(form, Form):
         problem = _widened(form)
-    return _solve_plainly(problem, risk, policies, episodes, progress)
+    return _solve_plainly(problem, risk, policies, settings)
 
 
 def _solve_market(
-    form: Form,
-    risk: DistortionMeasure,
-    parts: tuple[float, float],
-    policies: str,
-    episodes: int,
-    tolerance: float,
-    time_limit: float,
-    progress: Progress | None,
+    form: Form, risk: DistortionMeasure, parts: tuple[float, float], policies: str, settings: Settings
 ) -> GridSolution:
     """Return the best policy where the price is exogenous and positions lie on a lattice."""
-    played, began = min(episodes, PLAYED), clock.perf_counter()
-    bound = form.problem.all_actions
+    until = clock.perf_counter() + settings.time_limit
+    settings = settings._replace(episodes=min(settings.episodes, PLAYED))
     tail = parts[0] > 0 and parts[1] < 1
-    found = bracket_mean(form, played, SEED, bound=bound and not tail)
+    found = bracket_mean(form, settings.episodes, settings.seed, bound=form.problem.all_actions and not tail)
     report = "mean-optimal"
     if tail:
-        mean, mean_value = found, float(risk.value(np.sort(found.played.returns)))
-        found = bracket_tail(
-            form,
-            _utility(*parts),
-            mean,
-            mean_value,
-            episodes=played,
-            seed=SEED,
-            tolerance=tolerance,
-            bound=bound,
-            time_limit=time_limit,
-            began=began,
-            progress=progress,
-        )
-        found = better_of(found, mean, _utility(*parts), played, SEED)
+        mean, mean_value, utility = found, float(risk.value(np.sort(found.played.returns))), _utility(*parts)
+        found = bracket_tail(form, utility, mean, mean_value, settings, until)
+        found = better_of(found, mean, utility, settings.episodes, settings.seed)
         report = "mean-optimal" if found.policy is mean.policy else "best threshold"
     if not form.problem.all_actions:
         report += ", no bound for actions between those of the grid"
@@ -135,7 +100,7 @@ def _solve_market(
         report=f"{report}; {found.needs}" if found.needs else report,
         cells=found.cells,
         memory_bytes=found.policy.memory_bytes,
-        episodes=played,
+        episodes=settings.episodes,
         touched=found.touched,
     )
 
@@ -149,7 +114,7 @@ def _widened(form: Form) -> GridProblem:
     problem = form.problem
     if form.position is not None and problem.endless:
         with BROADCASTING():
-            positions = bracket_mean(form, SCOUTS, SEED, bound=False).played.positions
+            positions = bracket_mean(form, SCOUTS, Settings().seed, bound=False).played.positions
         first, last = (int(x) for x in np.quantile(positions, [0.0005, 0.9995]))
         name = list(problem.axes)[form.position]
         first, last = min(first, form.start - 1), max(last, form.start + 1)
@@ -158,13 +123,7 @@ def _widened(form: Form) -> GridProblem:
     return bare if is_silent(bare) else problem  # moves that pay nothing are a matrix product
 
 
-def _solve_plainly(
-    problem: GridProblem,
-    risk: DistortionMeasure,
-    policies: str,
-    episodes: int,
-    progress: Progress | None,
-) -> GridSolution:
+def _solve_plainly(problem: GridProblem, risk: DistortionMeasure, policies: str, settings: Settings) -> GridSolution:
     """Return the best policy by a pass over one grid; `upper` only where nothing is interpolated."""
     require_memory(problem)
     plan = layout(problem)
@@ -178,18 +137,18 @@ def _solve_plainly(
         if _on_points(plan):
             upper, kind = value, "exact grid"
     elif policies == "markov":
-        policy = GridPolicy(problem, greedy_tables(plan, axis, risk, progress=progress), slack=tie_width(axis))
+        policy = GridPolicy(problem, greedy_tables(plan, axis, risk, progress=settings.progress), slack=tie_width(axis))
         report = "per-step greedy"
     elif parts is None:
-        policy = improve_utility(plan, risk, mean_policy, axis, seed=SEED, progress=progress)
+        policy = improve_utility(plan, risk, mean_policy, axis, seed=settings.seed, progress=settings.progress)
         report = "utility iteration, best known"
     else:
-        result = backward(plan, axis, _utility(*parts), progress=progress)
+        result = backward(plan, axis, _utility(*parts), progress=settings.progress)
         value, goal = best_goal(plan, result)
         policy, report = GridPolicy(problem, base, result, goal), "best threshold on the grid"
         if _on_points(plan):
-            upper, kind = _upper_on_points(plan, axis, parts, value, progress)
-    returns = policy.simulate(episodes, SEED + 1)
+            upper, kind = _upper_on_points(plan, axis, parts, value, settings.progress)
+    returns = policy.simulate(settings.episodes, settings.seed + 1)
     lower, interval = measured(returns, risk)
     return GridSolution(
         problem=problem,
@@ -206,11 +165,11 @@ def _solve_plainly(
         estimate=value if upper is None else None,
         cells=int(np.prod(problem.shape)) * axis.count,
         memory_bytes=policy.memory_bytes,
-        episodes=episodes,
+        episodes=settings.episodes,
     )
 
 
-def grid_frontier(problem: GridProblem, levels: Any = LEVELS, *, progress: Progress | None = None) -> Frontier:
+def grid_frontier(problem: GridProblem, levels: Any = LEVELS, *, progress: Progress = silent) -> Frontier:
     """Return the best adaptive policies of all CVaR levels from one backward pass; simulate distributions on demand."""
     chosen = check_levels(levels)
     form = form_of(problem)
@@ -226,7 +185,12 @@ def grid_frontier(problem: GridProblem, levels: Any = LEVELS, *, progress: Progr
     if chosen[-1] == 1:  # the mean needs no grid of returns
         values[-1], policies[found[-1][1]] = best_mean, GridPolicy(problem, base)
     goals = np.array([goal for _, goal in found])
-    optima = GridOptima(policies, EPISODES)
+    episodes = Settings().episodes
+    optima = GoalOptima(
+        {"method": "goal recursion on a grid", "episodes": episodes},
+        lambda goals: [thinned(np.sort(policies[float(goal)].simulate(episodes, 1))) for goal in goals],
+        policies.__getitem__,
+    )
     return Frontier(problem.name, np.array(chosen), goals, values, "value on the grid", optima)
 
 
@@ -265,7 +229,7 @@ def _on_points(plan: Layout) -> bool:
 
 
 def _upper_on_points(
-    plan: Layout, axis: ReturnAxis, parts: tuple[float, float], value: float, progress: Progress | None
+    plan: Layout, axis: ReturnAxis, parts: tuple[float, float], value: float, progress: Progress
 ) -> tuple[float, str]:
     """Return an upper bound of the optimum where nothing but returns is rounded, and how it was found."""
     if plan.unit is not None and abs(plan.unit / axis.step - round(plan.unit / axis.step)) < 1e-6:

@@ -21,7 +21,6 @@ class Stencil(NamedTuple):
     row: Int[Array, "B N C"]
     """The rows of the surrounding states."""
     weight: Float[Array, "B N C"]
-    """Their weights."""
     shift: Float[Array, "B N"]
     """How far the rows are read to the right, in cells of the grid of returns."""
 

@@ -13,33 +13,18 @@ has E[P_0] ≥ max over policies of E[u(x_T)], for every x at once. With the exa
 state beyond the tables is worth at most u(x + M) with M the largest mean to go, which has a bound of the same kind.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from riskpath.mdp.grid.chance import Numbers, PriceAxis, as_floats, cells
+from riskpath.mdp.grid.chance import Numbers, PriceAxis, as_floats
 from riskpath.mdp.grid.form import Form, realised
-from riskpath.mdp.grid.mean import MeanTables, best_mean, near, node_payments, path_means_after
-from riskpath.mdp.grid.rows import (
-    Beyond,
-    Window,
-    at_end,
-    best,
-    best_up,
-    by_mean,
-    expected,
-    finer,
-    raised,
-    read_up,
-    refined,
-    returns,
-)
+from riskpath.mdp.grid.mean import MeanTables, best_mean, node_payments, path_means_after
+from riskpath.mdp.grid.rows import Beyond, Window, at_end, best, best_up, expected, with_penalty
 from riskpath.mdp.grid.utility import KinkedUtility
-from riskpath.mdp.problem import Progress
+from riskpath.mdp.problem import Progress, silent
 from riskpath.memory import free_bytes
 
 GROUP = 16
@@ -63,9 +48,7 @@ class Axes(NamedTuple):
     every: int
     """The stride of the table's positions on the lattice."""
     window: Window
-    """The returns x."""
     points: int
-    """The number of returns."""
     parts: int = 1
     """The factor by which returns are finer along paths."""
 
@@ -90,7 +73,6 @@ class Tail(NamedTuple):
 
     axes: Axes
     utility: KinkedUtility
-    """u."""
     tables: tuple[Float[Numbers, "S C X"], ...]
     """V_t for every time."""
     known: Float[np.ndarray, "n parts X"] | None
@@ -116,7 +98,7 @@ def solve_tail(
     utility: KinkedUtility,
     means: MeanTables | None = None,
     paths: tuple[Float[np.ndarray, "n times"], Float[np.ndarray, "n steps"]] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Tail:
     """Maximise the expected utility for all states and returns; with paths, bound it from above along them."""
     axis = axes.prices.points
@@ -132,8 +114,7 @@ def solve_tail(
             found[number] = _path_step(form, axes, time, price, luck, means, later, found[number], utility)
         tables.append(before_table(form, axes, time, after_table(form, axes, time, axis, later, utility), utility))
         tables[-1].block_until_ready()
-        if progress is not None:
-            progress(form.problem.steps - time, form.problem.steps)
+        progress(form.problem.steps - time, form.problem.steps)
     known = mean = None
     if found:
         known = np.concatenate([np.asarray(one.value, np.float64) for one in found if one is not None])
@@ -159,17 +140,15 @@ def after_table(
         return last_move(form, axes, time, prices, utility, axes.every)
     chance = form.nodes(axes.prices, time, prices, axes.width)
     payment = node_payments(form, time, prices, chance, _places(axes, len(prices), axes.every))
-    return _sum(later, chance.row, payment, chance.weights, axes.window, utility, axes.every)
+    return expected(later, chance.row, payment, chance.weights, axes.window, utility, axes.every)
 
 
 def last_move(
     form: Form, axes: Axes, time: int, prices: Float[Numbers, " n"], utility: KinkedUtility, every: int
 ) -> Float[Numbers, "n Q X"]:
     """Return the expected utility of the last move."""
-    means, probs = cells()
-    noise = np.broadcast_to(as_floats(means), (len(prices), len(means)))
-    payment = form.moves(time, prices, noise, _places(axes, len(prices), every))[1]
-    return _at_end(payment, as_floats(probs), axes.window, utility, axes.points, every)
+    payment, probs = form.last_payments(time, prices, _places(axes, len(prices), every))
+    return at_end(payment, probs, axes.window, utility, axes.points, every)
 
 
 def _places(axes: Axes, count: int, every: int) -> np.ndarray:
@@ -183,7 +162,7 @@ def before_table(
     """Return V_t from EV_t."""
     chosen = form.decisions(time, axes.prices.points, axes.first, axes.positions, axes.every)
     ends = chosen.ends if form.ends else None
-    return _best(after, chosen.position - axes.first, chosen.reward, ends, axes.window, utility)
+    return best(after, chosen.position - axes.first, chosen.reward, ends, axes.window, utility)
 
 
 def _path_step(form, axes, time, price, noise, means, later, known: Known | None, utility) -> Known:
@@ -205,7 +184,7 @@ def _path_step(form, axes, time, price, noise, means, later, known: Known | None
         reward = reward + as_floats(axes.fine.step * np.arange(PARTS) / PARTS)
         ends = np.broadcast_to(ends, reward.shape)
     beyond = Beyond(to_go, estimate, axes.first)
-    value = _best_up(after, position, reward, ends if form.ends else None, axes.fine, utility, beyond)
+    value = best_up(after, position, reward, ends if form.ends else None, axes.fine, utility, beyond)
     everywhere = form.decisions(time, price, 0, len(form.lattice))
     return Known(value, best_mean(to_go, everywhere), best_mean(estimate, everywhere))
 
@@ -216,39 +195,9 @@ def _path_after(form, axes, time, price, noise, later, known: Known, utility):
     chance = form.nodes(axes.prices, time, price, axes.width)
     share = chance.weights - realised(chance, noise)
     payment = node_payments(form, time, price, chance, _places(axes, count, axes.every))
-    penalty = _sum(later, chance.row, payment, share, axes.window, utility, axes.every)
+    penalty = expected(later, chance.row, payment, share, axes.window, utility, axes.every)
     if payment is None:
-        return _with_penalty(known.value, penalty, axes.parts)
+        return with_penalty(known.value, penalty, None, None, None, axes.fine, utility, axes.parts)
     paid = form.moves(time, price, noise[:, None], _places(axes, count, 1))[1][:, 0]
     mean, sign = (x[:, axes.first : axes.first + axes.rows] for x in (known.mean, known.sign))
-    return _path_sum(known.value, penalty, paid, mean, sign, axes.fine, utility, axes.parts)
-
-
-@partial(jax.jit, static_argnames=("parts",))
-def _with_penalty(known, penalty, parts):
-    return known + refined(penalty, parts)
-
-
-@partial(jax.jit, static_argnames=("parts",))
-def _path_sum(known, penalty, paid, mean, sign, window, utility, parts):
-    value, out = read_up(raised(known), jnp.arange(known.shape[1], dtype=jnp.int32), paid, window)
-    then = returns(window, known.shape[-1]) + paid[..., None]
-    return jnp.where(out, by_mean(utility, then, mean[..., None], sign[..., None]), value) + refined(penalty, parts)
-
-
-@partial(jax.jit, static_argnames=("every",))
-def _sum(table, row, payment, share, window, utility, every):
-    """Return the weighted sum over nodes of tables that are read after the payments."""
-    if payment is None:
-        total = jnp.einsum("ns,sqx->nqx", near(table, row, share), table, precision="highest")
-    else:
-        total = expected(table, row, share, payment, window, utility)
-    return finer(total, every)
-
-
-@partial(jax.jit, static_argnames=("count", "every"))
-def _at_end(payment, probs, window, utility, count, every):
-    return finer(at_end(payment, probs, window, utility, count), every)
-
-
-_best, _best_up = jax.jit(best), jax.jit(best_up)
+    return with_penalty(known.value, penalty, paid, mean, sign, axes.fine, utility, axes.parts)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from riskpath.mdp.grid.chance import Numbers
 from riskpath.mdp.grid.stencils import read, widen
 
 
@@ -18,11 +19,8 @@ class ReturnAxis(eqx.Module):
     """Equally spaced returns x; 0 is one of them if it lies inside."""
 
     low: float | Array
-    """The smallest return."""
     step: float | Array
-    """The distance of two returns."""
     count: int = eqx.field(static=True)
-    """The number of returns."""
 
     @staticmethod
     def over(low: float, high: float, count: int, step: float | None = None) -> "ReturnAxis":
@@ -56,13 +54,13 @@ class KinkedUtility(eqx.Module):
         """Return the slopes at the lower and the upper end."""
         return self.slope + self.tail, self.slope
 
-    def at(self, axis: ReturnAxis, x: Float[Array, "*m"]) -> Float[Array, "*m"]:
+    def at(self, x: Float[Numbers, "*m"]) -> Float[Numbers, "*m"]:
         """Return u(x)."""
         return self.slope * x + self.tail * jnp.minimum(x, 0.0)
 
-    def rows(self, axis: ReturnAxis, shift: Float[Array, " N"]) -> Float[Array, "N X"]:
+    def rows(self, axis: ReturnAxis, shift: Float[Array, " N"]) -> Float[Numbers, "N X"]:
         """Return u(x + shift) for all x of the axis; the shift is in returns."""
-        return self.at(axis, axis.values[None, :] + shift[:, None])
+        return self.at(axis.values[None, :] + shift[:, None])
 
 
 class TabulatedUtility(eqx.Module):
@@ -70,23 +68,23 @@ class TabulatedUtility(eqx.Module):
 
     heights: Float[Array, " X"]
     """u at the points of the axis."""
-    step: float | Array
-    """The distance of the points."""
+    axis: ReturnAxis
     margin: int = eqx.field(static=True)
     """How many cells beyond the axis may be read."""
 
     def ends(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Return the slopes at the lower and the upper end."""
-        return (self.heights[1] - self.heights[0]) / self.step, (self.heights[-1] - self.heights[-2]) / self.step
+        step = self.axis.step
+        return (self.heights[1] - self.heights[0]) / step, (self.heights[-1] - self.heights[-2]) / step
 
-    def at(self, axis: ReturnAxis, x: Float[Array, "*m"]) -> Float[Array, "*m"]:
+    def at(self, x: Float[Numbers, "*m"]) -> Float[Array, "*m"]:
         """Return u(x)."""
-        place = (x - axis.low) / axis.step
-        lower = jnp.clip(jnp.floor(place), 0, axis.count - 2).astype(jnp.int32)
+        place = (x - self.axis.low) / self.axis.step
+        lower = jnp.clip(jnp.floor(place), 0, self.axis.count - 2).astype(jnp.int32)
         rest = place - lower.astype(jnp.float32)  # outside [0, 1] beyond the ends: the last cell continues
         return self.heights[lower] + rest * (self.heights[lower + 1] - self.heights[lower])
 
-    def rows(self, axis: ReturnAxis, shift: Float[Array, " N"]) -> Float[Array, "N X"]:
+    def rows(self, axis: ReturnAxis, shift: Float[Array, " N"]) -> Float[Numbers, "N X"]:
         """Return u(x + shift) for all x of the axis; the shift is in returns."""
         low, high = self.ends()
         wide = widen(self.heights[None, :], self.margin, (low * axis.step, high * axis.step))

@@ -1,7 +1,7 @@
-"""The distribution of the return of a policy of time and state, by one pass forward over arrays.
+"""The distributions of returns of policies, by one pass forward over arrays.
 
-If the rewards have a common unit, the distribution is exact. Otherwise returns are kept on a fine grid: the probability
-of a return between two of its points is divided between them, so that the mean is kept.
+`laws_of_goals` and, where rewards have a common unit, `timed_law` are exact. Otherwise `timed_law` keeps returns on a
+fine grid: the probability of a return between two of its points is divided between them, so that the mean is kept.
 """
 
 import math
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from riskpath.mdp.exact.lattice import find_unit
-from riskpath.mdp.exact.layer_arrays import END, LayerArrays, start_nodes
+from riskpath.mdp.exact.goal_recursion import GoalTables
+from riskpath.mdp.exact.layer_arrays import END, LayerArrays, find_unit, return_bounds, start_nodes
 from riskpath.mdp.law import ATOM_TOLERANCE, Law
 from riskpath.mdp.model import FiniteMDP
 
@@ -27,9 +27,10 @@ def timed_law(mdp: FiniteMDP, layers: Sequence[LayerArrays], pairs: Sequence[np.
     exact = _forward(mdp, layers, pairs, find_unit(layers, mdp.discount), None)
     if exact is not None:
         return exact, 0.0
-    low, high = extreme_returns(mdp, layers, pairs)
-    step = max(float(high.max()) - float(low.min()), 1e-12) / POINTS
-    law = _forward(mdp, layers, pairs, step, float(low.min()))
+    low, high = return_bounds(layers, [layer.reward for layer in layers], mdp.discount, pairs)[0]
+    low, high = min(float(low.min()), 0.0), max(float(high.max()), 0.0)  # 0 where an episode ends at once
+    step = max(high - low, 1e-12) / POINTS
+    law = _forward(mdp, layers, pairs, step, low)
     assert law is not None
     return law, step * math.sqrt(len(layers)) / 2  # that of one step is at most half a unit
 
@@ -65,10 +66,38 @@ def _forward(
     return Law(atoms, mass / mass.sum())
 
 
+def laws_of_goals(mdp: FiniteMDP, tables: GoalTables, thresholds: Sequence[int]) -> list[Law]:
+    """Return the distribution of the return of the best policy of each threshold, all of them together."""
+    count = len(thresholds)
+    probs, starts = zip(*start_nodes(mdp, tables.layers), strict=True)
+    goal, x = (np.tile(part, len(starts)) for part in (np.arange(count), -np.asarray(thresholds, np.int64)))
+    state, mass = np.repeat(starts, count), np.repeat(probs, count)
+    ended: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    for time, (layer, step) in enumerate(zip(tables.layers, tables.steps, strict=True)):
+        over = state == END
+        ended.append((goal[over], x[over], mass[over]))
+        states = len(layer.states)
+        group, x, mass = _merged(goal[~over] * states + state[~over], x[~over], mass[~over], 1, 0, dense=0)
+        goal, state = np.divmod(group, states)
+        pair = layer.first_pair[state] + tables.action_numbers(time, state, x)
+        prob = layer.prob[pair]
+        real = prob > 0
+        goal, state = goal[np.nonzero(real)[0]], layer.next[pair][real]
+        x, mass = (x[:, None] + step[pair])[real], (mass[:, None] * prob)[real]
+    goal, x, mass = (np.concatenate(part) for part in zip(*ended, (goal, x, mass), strict=True))
+    goal, x, mass = _merged(goal, x, mass, 1, 0, dense=0)
+    cuts = np.searchsorted(goal, np.arange(count + 1))
+    unit = tables.lattice.unit
+    return [
+        Law((x[low:high] + int(b)) * unit, mass[low:high] / mass[low:high].sum())
+        for b, low, high in zip(thresholds, cuts[:-1], cuts[1:], strict=True)
+    ]
+
+
 def _merged(
-    state: np.ndarray, x: np.ndarray, mass: np.ndarray, unit: float | None, origin: float
+    state: np.ndarray, x: np.ndarray, mass: np.ndarray, unit: float | None, origin: float, dense: int = DENSE
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return every distinct (state, return) once, with the sum of its probabilities."""
+    """Return every distinct (state, return) once, ascending, with the sum of its probabilities."""
     if x.size == 0:
         return state, x, mass
     scale = ATOM_TOLERANCE * max(1.0, float(np.abs(x).max())) if unit is None else unit
@@ -76,25 +105,9 @@ def _merged(
     low = int(whole.min())
     width = int(whole.max()) - low + 1
     key = (state + 1) * width + (whole - low)
-    if unit is not None and (size := int(key.max()) + 1) <= DENSE:  # then counting is faster than sorting
+    if unit is not None and (size := int(key.max()) + 1) <= dense:  # then counting is faster than sorting
         total = np.bincount(key, weights=mass, minlength=size)
         used = np.flatnonzero(total)
         return used // width - 1, (used % width + low) * unit + origin, total[used]
     _, first, place = np.unique(key, return_index=True, return_inverse=True)
     return state[first], x[first], np.bincount(place, weights=mass, minlength=first.size)
-
-
-def extreme_returns(
-    mdp: FiniteMDP, layers: Sequence[LayerArrays], pairs: Sequence[np.ndarray] | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smallest and the largest return from every first state and from the end, of a policy or of all."""
-    low, high = np.zeros(1), np.zeros(1)
-    for time in reversed(range(len(layers))):
-        layer = layers[time]
-        real = layer.prob > 0
-        lowest = np.where(real, layer.reward + mdp.discount * low[layer.next], np.inf).min(axis=1)
-        highest = np.where(real, layer.reward + mdp.discount * high[layer.next], -np.inf).max(axis=1)
-        lowest = layer.lowest(lowest) if pairs is None else lowest[pairs[time]]
-        highest = layer.best(highest) if pairs is None else highest[pairs[time]]
-        low, high = np.append(lowest, 0.0), np.append(highest, 0.0)
-    return low, high
