@@ -152,7 +152,6 @@ def test_candidates_for_a_floor_go_from_the_objective_to_the_measure_with_the_fl
             lambda: rp.AdaptivePPO("mean", subject_to={"evar:0.1": 1.0}),
             "use Adaptive for mean with a floor under evar:0.1",
         ),
-        (lambda: rp.AdaptivePPO("evar:0.1"), "use Adaptive for evar:0.1"),
         (lambda: rp.Adaptive(rp.Utility(np.tanh)), "must work on JAX arrays to be learned"),
         (lambda: rp.IQN("evar:0.1"), "a learning agent needs a measure that weighs outcomes by rank"),
     ],

@@ -1,6 +1,9 @@
-"""AdaptivePPO: what a step earns, first goals, what early episodes may not ruin, and one training for all levels."""
+"""AdaptivePPO: what a step earns, first goals, what early episodes may not ruin, one training for all levels, and any
+measure by its influence function."""
 
 import dataclasses
+import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import equinox as eqx
@@ -10,21 +13,26 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.agents.adaptive.adaptive_ppo import OFFSETS, follow_unit, without_extremes
-from riskpath.agents.adaptive.goals import LEVELS, NEARBY, Goal, GoalObjective
-from riskpath.agents.episodes import PATH, Units, no_episodes
+from riskpath.agents.adaptive.adaptive_ppo import OFFSETS, follow_unit, with_played, without_extremes
+from riskpath.agents.adaptive.goals import LEVELS, NEARBY, Goal, GoalObjective, serves
+from riskpath.agents.adaptive.played_returns import PlayedReturns
+from riskpath.agents.adaptive.utilities import ATOMS
+from riskpath.agents.episodes import ENOUGH, PATH, WINDOW, Units, no_episodes
 from riskpath.agents.rollout_agent import _squared
+from riskpath.training.checkpoint import Checkpointer
 from tests.agents.clocks import START, clock_at
 from tests.agents.test_adaptive import YEARS
+from tests.training.test_checkpoint import bits
 
 UNITS = Units(jnp.float32(2.0), jnp.float32(0.0), jnp.float32(-10.0), jnp.float32(10.0), jnp.zeros(PATH))
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.8])
-@pytest.mark.parametrize("risk", ["cvar:0.2", "0.4*mean+0.6*cvar:0.3", "mean"])
+@pytest.mark.parametrize("risk", ["cvar:0.2", "0.4*mean+0.6*cvar:0.3", "mean", "wang:-0.75", "entropic:0.2"])
 def test_an_episode_earns_the_utility_of_its_return(risk, discount):
-    objective, rewards = GoalObjective(rp.parse_risk(risk)), [1.0, -4.0, 2.5, 0.3]
-    first = context = Goal(jnp.float32(1.7))
+    objective, rewards = rp.AdaptivePPO(risk).objective, [1.0, -4.0, 2.5, 0.3]
+    plan, candidate = objective.plan(), jnp.int32(objective.candidates - 1)
+    first = context = Goal(jnp.float32(1.7)) if serves(rp.parse_risk(risk)) else objective.first(plan, candidate)
     utility = lambda context, z: objective.utility(context, jnp.float32(z) / UNITS.unit, objective.plan(), UNITS)
     earned = 0.0
     for time, reward in enumerate(rewards):
@@ -106,10 +114,93 @@ def test_the_critic_keeps_its_predictions_when_the_unit_changes(run):
     assert float(settled.episodes.unit) == float(old)
 
 
+def test_the_latest_returns_of_each_candidate_are_kept():
+    played, rng, expected = PlayedReturns.none(3), np.random.default_rng(0), [[], [], []]
+    assert not played.known
+    for count in (40, 40, 400):
+        candidate, over = rng.integers(0, 3, (count, 2)), rng.random((count, 2)) < 0.7
+        returns = rng.normal(size=(count, 2)).astype(np.float32)
+        played = played.add(jnp.asarray(candidate, jnp.int32), jnp.asarray(returns), jnp.asarray(over))
+        for number in range(3):
+            expected[number] += returns[over & (candidate == number)].tolist()
+            latest = np.sort(expected[number][-WINDOW:])
+            levels = (np.arange(ATOMS, dtype=np.float32) + 0.5) / ATOMS
+            found = played.quantiles(jnp.int32(number), jnp.asarray(levels))
+            places = levels * len(latest) - 0.5
+            np.testing.assert_allclose(found, np.interp(places, np.arange(len(latest)), latest), rtol=1e-5, atol=1e-6)
+        assert bool(played.known) == (min(map(len, expected)) >= ENOUGH)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_episodes_that_are_cut_are_not_kept():
+    agent = rp.AdaptivePPO("wang:-0.75", network=rp.Network(hidden=(2,)))
+    state = agent.init(rp.EnvSpec(2, (), num_states=3), key=jax.random.key(0))
+    episodes = no_episodes(jnp.zeros((1,), jnp.int32), jnp.ones((1, 2), bool), limit=5)
+    state = dataclasses.replace(state, episodes=episodes)
+    times, none = jnp.array([[1], [2], [4], [0]], jnp.int32), jnp.zeros((4, 1))
+    context = SimpleNamespace(candidate=jnp.array([[2], [2], [3], [2]], jnp.int32))
+    ends = {"terminated": jnp.array([[False], [True], [False], [False]]), "truncated": times != 2}
+    steps: Any = SimpleNamespace(extras=((), (), context), return_so_far=none, time=times, **ends)
+    # The first and the last step are cut, the second one ends an episode, and the third one is the limit.
+    np.testing.assert_array_equal(with_played(state, steps).params.played.count, [0, 0, 1, 1, 0, 0])
+
+
+@pytest.fixture(scope="module", params=["wang:-0.75", "entropic:0.05"])
+def other(request) -> rp.Run:
+    training = rp.RolloutTraining(length=4, epochs=4, minibatches=4, learning_rate=3e-3, final_learning_rate=3e-5)
+    settings: Any = {"network": rp.Network(hidden=(32,)), "training": training, "selection_episodes": 300}
+    mdp = rp.FiniteMDP.from_outcomes(YEARS, start="now")
+    return rp.train(rp.AdaptivePPO(request.param, **settings), mdp, steps=32_768, num_envs=64, seeds=2)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_any_measure_is_learned_by_its_influence_function(other):
+    risk, mdp = other.agents[0].risk, rp.FiniteMDP.from_outcomes(YEARS, start="now")
+    optimum, of_mean = rp.solve(mdp, risk).value, float(risk.value(rp.solve(mdp, "mean").law))
+    assert of_mean < optimum - 1.0
+    np.testing.assert_allclose(other.values(), optimum)
+    unit = float(other.lanes.agent_state.episodes.unit[0])
+    assert np.abs(other.estimates() - other.values()).max() < 0.2 * unit
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_training_for_any_measure_goes_on_where_it_stopped(other, tmp_path):
+    agent, mdp = other.agents[0], rp.FiniteMDP.from_outcomes(YEARS, start="now")
+    keeper = Checkpointer(tmp_path / "run", every_seconds=None, every_steps=1_280)
+    save: Any = {"progress": lambda run, _: keeper.save_if_due(run)}
+    every: Any = {"evaluate_every": 256, "evaluator": lambda run: {}}
+    whole = rp.train(agent, mdp, steps=2_048, num_envs=64, seeds=2, **save, **every)
+    part = rp.load(tmp_path / "run")
+    assert part.steps == 1_280
+    assert bits(rp.train(part, steps=768).lanes) == bits(whole.lanes)
+    assert bool(jnp.all(whole.lanes.agent_state.params.played.count >= ENOUGH))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_policy_for_any_measure_is_exported(other, tmp_path):
+    policy = other.policy(seed=0)
+    exported = rp.load_policy(policy.export(tmp_path / "policy.zip", platforms=("cpu",)))
+    for rewards in itertools.product((20.0, -20.0, 5.0), repeat=2):
+        memory = own_memory = None
+        for observation, reward in zip(("now", "slump"), rewards, strict=True):
+            own, own_memory = policy(observation, own_memory, reward)
+            action, memory = exported(observation, memory, reward)
+            assert action == own
+
+
+@pytest.mark.parametrize("risk", ["wang:-0.75", "entropic:0.01"])
+def test_continuous_actions_are_trained_for_any_measure(risk, unchecked):
+    training = rp.RolloutTraining(length=7, epochs=1, minibatches=2)
+    agent = rp.AdaptivePPO(risk, network=rp.Network(hidden=(4,)), training=training, selection_episodes=5)
+    run = rp.train(agent, rp.RiskyMountainCar(0.5, max_episode_steps=7), steps=1_400, num_envs=20, seeds=2)
+    counts = np.asarray(run.lanes.agent_state.params.played.count)
+    assert counts.sum(axis=1).tolist() == [180, 180]  # 200 without the first one of each environment, which is cut
+    assert np.isfinite(run.evaluate(20).returns).all()
+
+
 @pytest.mark.parametrize(
     ("make", "line"),
     [
-        (lambda: rp.AdaptivePPO("wang:-0.75"), "AdaptivePPO maximises mean, CVaR and their mixtures; use Adaptive"),
         (lambda: rp.AdaptivePPO(network=rp.Network(window=3)), "AdaptivePPO has no history: leave network.window out"),
         (lambda: rp.AdaptivePPO(network=rp.Network(head="table")), "AdaptivePPO has its own head and no 'table'"),
         (lambda: rp.RolloutTraining(value_huber=0.0), "value_huber must be more than 0, got 0"),

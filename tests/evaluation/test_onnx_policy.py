@@ -39,6 +39,7 @@ AGENTS = {
     ),
     "PPO, continuous": (lambda: rp.PPO(network=rp.Network(hidden=(8,))), CAR),
     "AdaptivePPO, continuous": (lambda: rp.AdaptivePPO(rp.CVaR(0.3), network=rp.Network(hidden=(8,))), CAR),
+    "AdaptivePPO, Wang": (lambda: rp.AdaptivePPO("wang:-0.75", network=rp.Network(hidden=(8,))), OBSERVED_ENV),
     "DSAC": (lambda: rp.DSAC(rp.CVaR(0.3), network=TINY), CAR),
     "IQTD3": (lambda: rp.IQTD3(network=TINY), CAR),
     "TQLContinuous": (lambda: rp.TQLContinuous(network=TINY), CAR),

@@ -144,6 +144,8 @@ class ContextPolicy(eqx.Module):
     """Logarithm of the standard deviation of continuous actions."""
     plan: Any
     """What an agent derives from the networks or the returns; gradients do not change it."""
+    played: Any
+    """What an agent keeps of the returns of its training episodes."""
 
     def __init__(
         self,
@@ -153,6 +155,7 @@ class ContextPolicy(eqx.Module):
         log_std: float | Array,
         plan: Any = (),
         values: int = 1,
+        played: Any = (),
         *,
         key: Key,
     ):
@@ -161,7 +164,7 @@ class ContextPolicy(eqx.Module):
         policy = ContextNetwork(network, spec, 0, context, outputs, key=policy_key)
         self.policy = eqx.tree_at(lambda n: n.out, policy, jax.tree.map(lambda x: SMALL * x, policy.out))
         self.critic = ContextNetwork(network, spec, 0, context, values, key=critic_key)
-        self.log_std, self.plan = jnp.full((spec.action_size,), log_std), plan
+        self.log_std, self.plan, self.played = jnp.full((spec.action_size,), log_std), plan, played
 
     def of(
         self, observation: Shaped[Array, "*obs"], mask: Bool[Array, "*M"], seen: Seen

@@ -29,12 +29,15 @@ from jaxtyping import Array, Float, Int
 from riskpath.agents.adaptive.context_agent import ContextAgent, Memory, clock_of
 from riskpath.agents.adaptive.floored_goals import FlooredGoals, serves_floor
 from riskpath.agents.adaptive.goals import GoalObjective, serves
+from riskpath.agents.adaptive.played_returns import PlayedReturns
+from riskpath.agents.adaptive.utilities import ATOMS, UtilityObjective
 from riskpath.agents.agent import ActorOutput, AgentState, Mode, Updated
 from riskpath.agents.clock import Clock
 from riskpath.agents.episodes import Units
 from riskpath.agents.learning import in_unit
 from riskpath.agents.rollout_agent import PolicyAgent, RolloutTraining, clipped_epochs, take
 from riskpath.errors import RiskpathError
+from riskpath.nn.losses import midpoints
 from riskpath.nn.network import Network
 from riskpath.nn.policy_networks import Categorical, ContextPolicy, Gaussian, Seen
 from riskpath.types import EnvSpec, Key, TimeStep, Trajectory, Transition
@@ -64,8 +67,6 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
     """Training hyperparameters."""
 
     def __check_init__(self):
-        if not serves(self.risk):
-            raise RiskpathError(f"AdaptivePPO maximises mean, CVaR and their mixtures; use Adaptive for {self.risk}")
         if self.floor is not None and not serves_floor(self.risk, self.floor.measure):
             both = f"{self.risk} with a floor under {self.floor.measure}"
             raise RiskpathError(f"AdaptivePPO takes one CVaR in objective and floor together: use Adaptive for {both}")
@@ -74,10 +75,10 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
 
     @property
     def objective(self) -> Any:
-        """Return the objective of goals, or of goals with a floor."""
+        """Return an objective of goals for mean, CVaR and their mixtures, else the utility objective."""
         if self.floor is not None:
             return FlooredGoals(self.risk, self.floor, FLOOR_OFFSETS)
-        return GoalObjective(self.risk, OFFSETS)
+        return GoalObjective(self.risk, OFFSETS) if serves(self.risk) else UtilityObjective(self.risk)
 
     def units(self, state: AgentState) -> Units:
         """Return the unit of the networks, and the range of the latest returns."""
@@ -98,10 +99,11 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         return jax.tree.map(lambda a, b: jnp.where(draws[0] < 0.5, a, b), drawn, near)
 
     def init(self, spec: EnvSpec, *, key: Key) -> AgentState:
-        """Return fresh networks; the memory is the goal."""
+        """Return fresh networks; the memory is the context."""
         objective = self.objective
         plan, size = objective.plan(), objective.context_size
-        params = ContextPolicy(self.network, spec, size, self.training.log_std, plan, key=key)
+        played = PlayedReturns.none(objective.candidates) if isinstance(objective, UtilityObjective) else ()
+        params = ContextPolicy(self.network, spec, size, self.training.log_std, plan, played=played, key=key)
         first = Memory(objective.first(plan, jnp.zeros((), jnp.int32)), ())
         return AgentState(params, (), self.training.optimiser.init(params), first)
 
@@ -118,59 +120,64 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
     def update(self, state: AgentState, batch: Trajectory, clock: Clock, *, key: Key) -> Updated:
         """Take several epochs of gradient steps on a rollout, then find the best goals again."""
         steps, state = batch.steps, follow_unit(state, clock)
-        objective, plan, units = self.objective, state.params.plan, self.units(state)
-        _, _, context = steps.extras
-        after = objective.advance(context, steps.reward, self.discount)
-        gains = objective.utility(context, steps.reward / units.unit, plan, units) - self._start(state, context)
+        unit = self.units(state).unit
 
-        def following(step: Transition, after: Any) -> Float[Array, ""]:
+        def outcome(step: Transition) -> tuple[Float[Array, ""], Float[Array, ""]]:
+            """Return what a step earns, and the value after it."""
+            _, _, context = step.extras
+            after = self.objective.advance(context, step.reward, self.discount)
             seen = self._see(state, after, step.time + 1)
-            return self.within_reach(
-                state, after, state.params.of(step.next_observation, step.next_action_mask, seen)[1]
-            )
+            _, value = state.params.of(step.next_observation, step.next_action_mask, seen)
+            return self._added(state, context, step.reward / unit), self.within_reach(state, after, value)
 
-        later, unit = jax.vmap(jax.vmap(following))(steps, after), units.unit
+        gains, later = jax.vmap(jax.vmap(outcome))(steps)
         state, metrics = clipped_epochs(
             self, state, as_stored, steps, gains, later, unit, clock, key=key, limit=without_extremes
         )
-        return self.refresh(state, clock), metrics
+        return self.refresh(with_played(state, steps), clock), metrics
 
     def value(self, state: AgentState, memory: Memory, time_step: TimeStep) -> Float[Array, ""]:
-        """Return β of the return to go, with the goal of the likeliest candidate as the threshold of CVaR."""
+        """Return β of the return to go; for CVaR with the goal of the likeliest candidate as its threshold."""
         context, units = self.likeliest(state, memory, time_step).context, self.units(state)
         utility = self._utility(state, context, time_step.observation, time_step.action_mask, time_step.time)
-        return units.unit * self.objective.value(context, utility, units)
+        return units.unit * self.objective.value(context, utility, state.params.plan, units)
 
     def refresh(self, state: AgentState, clock: Clock) -> AgentState:
-        """Return the state with the best first goals according to the critic."""
-        episodes, zero = state.episodes, jnp.zeros((), jnp.int32)
+        """Return the state with the best first goals by the critic, or the utilities that follow from the returns."""
+        episodes, units, zero = state.episodes, self.units(state), jnp.zeros((), jnp.int32)
+        played, old = state.params.played, state.params.plan
         assert episodes is not None
 
         def root(context: Any) -> tuple[Any, Float[Array, ""]]:
             start = lambda observation, mask: self._utility(state, context, observation, mask, zero)
-            return (), jnp.mean(jax.vmap(start)(episodes.first_observation, episodes.first_action_mask))
+            expected = jnp.mean(jax.vmap(start)(episodes.first_observation, episodes.first_action_mask))
+            if not isinstance(played, PlayedReturns):
+                return (), expected
+            return played.quantiles(context.candidate, midpoints(ATOMS)) / units.unit, expected
 
-        plan = self.objective.refresh(state.params.plan, root, self.units(state), clock.done)
+        plan = self.objective.refresh(old, root, units, clock.done)
+        if isinstance(played, PlayedReturns):
+            plan = jax.tree.map(lambda new, before: jnp.where(played.known, new, before), plan, old)
         return eqx.tree_at(lambda s: s.params.plan, state, plan)
 
     def within_reach(self, state: AgentState, context: Any, value: Float[Array, ""]) -> Float[Array, ""]:
-        """Return V(s, c) within u_c(Z) − u_c(0) of the returns to go that were seen, so that errors do not build up."""
+        """Return V(s, x) within u_x(Z) − u_x(0) of the returns to go that were seen, so that errors do not build up."""
         if state.episodes is None:
             return value
-        units, plan = self.units(state), state.params.plan
-        ends = jnp.stack(state.episodes.reach) / units.unit
-        least, most = self.objective.utility(context, ends, plan, units) - self._start(state, context)
+        ends = jnp.stack(state.episodes.reach) / self.units(state).unit
+        least, most = self._added(state, context, ends)
         return jnp.clip(value, least, most)
 
-    def _utility(self, state: AgentState, context: Any, observation: Any, mask: Any, time: Int[Array, ""]) -> Array:
-        """Return E[u_c(Z)] = V(s, c) + u_c(0), in units."""
-        _, value = state.params.of(observation, mask, self._see(state, context, time))
-        return self.within_reach(state, context, value) + self._start(state, context)
+    def _added(self, state: AgentState, context: Any, returns: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        """Return u_x(Z) − u_x(0) of returns to go, in units."""
+        utility = lambda z: self.objective.utility(context, z, state.params.plan, self.units(state))
+        return utility(returns) - utility(jnp.zeros_like(returns))
 
-    def _start(self, state: AgentState, context: Any) -> Float[Array, "*N"]:
-        """Return u_c(0)."""
-        nothing = jnp.zeros_like(context.goal)
-        return self.objective.utility(context, nothing, state.params.plan, self.units(state))
+    def _utility(self, state: AgentState, context: Any, observation: Any, mask: Any, time: Int[Array, ""]) -> Array:
+        """Return E[u_x(Z)] = V(s, x) + u_x(0), in units."""
+        _, value = state.params.of(observation, mask, self._see(state, context, time))
+        nothing = self.objective.utility(context, jnp.zeros(()), state.params.plan, self.units(state))
+        return self.within_reach(state, context, value) + nothing
 
     def _see(self, state: AgentState, context: Any, time: Int[Array, ""]) -> Seen:
         return Seen(self.encode(state, context, time), clock_of(state, time))
@@ -180,6 +187,17 @@ def as_stored(params: ContextPolicy, step: Transition) -> tuple[Categorical | Ga
     """Return the policy and the value at a step, from the context as it was seen then."""
     taken, seen, _ = step.extras
     return params.of(step.observation, taken.mask, seen)
+
+
+def with_played(state: AgentState, steps: Transition) -> AgentState:
+    """Return the state with the returns of the episodes that finished in a rollout, where it keeps them."""
+    episodes, played = state.episodes, state.params.played
+    if episodes is None or not isinstance(played, PlayedReturns):
+        return state
+    _, _, context = steps.extras
+    late = (steps.time + 1).astype(jnp.float32) >= episodes.longest  # a first episode is cut before
+    played = played.add(context.candidate, steps.return_so_far, steps.terminated | (steps.truncated & late))
+    return eqx.tree_at(lambda s: s.params.played, state, played)
 
 
 def follow_unit(state: AgentState, clock: Clock) -> AgentState:

@@ -155,7 +155,9 @@ class FlooredGoals(Objective):
         (w, level), goal = _parts(self.risk), context.goal / units.unit
         return w * (goal - probs @ jnp.maximum(goal - atoms, 0.0) / level) + (1.0 - w) * (probs @ atoms)
 
-    def value(self, context: FlooredGoal, utility: Float[Array, "*N"], units: Units) -> Float[Array, "*N"]:
+    def value(
+        self, context: FlooredGoal, utility: Float[Array, "*N"], plan: FlooredPlan, units: Units
+    ) -> Float[Array, "*N"]:
         """Return w c + (1 − w + w/η) E[u_{s,c}], in units: (1 − s) β + s ρ with the goal as the threshold of CVaR."""
         weight, level = self._tail()
         w = weight[context.share]
@@ -169,7 +171,7 @@ class FlooredGoals(Objective):
 
         def of_share(share: Int[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
             contexts = FlooredGoal(b, jnp.full(b.shape, share))
-            values = jax.vmap(lambda context: self.value(context, root(context)[1], units))(contexts)
+            values = jax.vmap(lambda context: self.value(context, root(context)[1], plan, units))(contexts)
             return b[jnp.argmax(values)], jnp.max(values)
 
         best, lagrangian = jax.vmap(of_share)(jnp.arange(len(SHARES), dtype=jnp.int32))

@@ -150,7 +150,7 @@ class GoalObjective(Objective):
         goal, mean = context.goal / units.unit, probs @ atoms
         return w * (goal - probs @ jnp.maximum(goal - atoms, 0.0) / level) + (1.0 - w) * mean
 
-    def value(self, context: Goal, utility: Float[Array, "*N"], units: Units) -> Float[Array, "*N"]:
+    def value(self, context: Goal, utility: Float[Array, "*N"], plan: Goals, units: Units) -> Float[Array, "*N"]:
         """Return w (c − V/η) + (1 − w) E[Z] = w (c + E[λ Z − (c − Z)⁺]/η), in units, from the expected utility."""
         w, level = parts(self.risk)
         return w * (context.goal / units.unit + utility / level)

@@ -47,6 +47,8 @@ FLOOR_SHARES = (0.0, 0.15, 0.35, 0.55, 0.75, 0.9)
 """Weights s of the measure with a floor. For each s two candidates start from different distributions."""
 KNOTS = 1025
 """Number of returns at which an influence function is tabulated; between them it is linear, so a jump becomes steep."""
+FEW = 2
+"""For so few returns a product compiles faster than a loop over the knots that is unrolled."""
 TIE = 1e-4
 """Slope added to u, so that the mean decides between actions that are otherwise equal."""
 
@@ -162,6 +164,11 @@ class UtilityObjective(Objective):
         """Return β of the predicted returns to go."""
         return jax.vmap(lambda column: self.risk.of(units.unit * column, probs), in_axes=1)(atoms) / units.unit
 
+    def value(self, context: Standing, utility: Float[Array, ""], plan: Laws, units: Units) -> Float[Array, ""]:
+        """Return β as it was last predicted for the candidate, less what was earned so far, in units."""
+        earned = context.so_far / units.unit if self.risk.monetary else 0.0
+        return (plan.values[context.candidate] - earned) / jnp.maximum(context.weight, 1e-6)
+
     def refresh(self, plan: Laws, root: Any, units: Units, progress: Float[Array, ""]) -> Laws:
         """Move each candidate's distribution towards the critic's prediction; for an expected utility, replace it."""
         settled = is_expected_utility(self.risk) and self.floor is None
@@ -267,6 +274,8 @@ def risk_slope(risk: DistortionMeasure, levels: Float[Array, " K1"], width: floa
 def piecewise(z: Float[Array, "*N"], knots: Float[Array, " K"], slope: Float[Array, " K1"]) -> Float[Array, "*N"]:
     """Return the function with these slopes between the knots (ascending) that is 0 at the first one."""
     total = slope[0] * (z - knots[0])
+    if z.size <= FEW:
+        return total + jnp.maximum(z[..., None] - knots[(None,) * z.ndim], 0.0) @ jnp.diff(slope)
     for knot, bend in zip(knots, jnp.diff(slope), strict=True):  # one loop over z is faster than an array of z × knots
         total = total + bend * jnp.maximum(z - knot, 0.0)
     return total
