@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import riskpath as rp
-from riskpath.agents.adaptive.adaptive_ppo import OFFSETS, follow_unit, with_played, without_extremes
+from riskpath.agents.adaptive.adaptive_ppo import OFFSETS, follow_unit, without_extremes
 from riskpath.agents.adaptive.goals import LEVELS, NEARBY, Goal, GoalObjective, serves
-from riskpath.agents.adaptive.played_returns import PlayedReturns
+from riskpath.agents.adaptive.played_returns import PlayedReturns, with_played
 from riskpath.agents.adaptive.utilities import ATOMS
 from riskpath.agents.episodes import ENOUGH, PATH, WINDOW, Units, no_episodes
 from riskpath.agents.rollout_agent import _squared

@@ -10,6 +10,7 @@ The files in the order in which they are best read:
     adaptive_agent.py       what the two agents with a return critic share
     discrete_actions.py     Adaptive
     continuous_actions.py   AdaptiveContinuous
+    played_returns.py       the returns of each candidate, where no critic predicts them
     adaptive_ppo.py         AdaptivePPO: policy gradients
     elimination.py          after training: the best of several policies, by held-out episodes
     mixing.py               after training: the best mixture of several policies

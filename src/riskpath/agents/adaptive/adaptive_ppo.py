@@ -13,6 +13,9 @@ at the best b, and mixtures with the mean by λ. Every training episode draws it
 that are useful for some level, half near the best goal of a level. So one policy serves all levels. The critic predicts
 the best b; after training, held-out episodes compare several goals near it.
 
+For any other measure with the influence function u, the context is the return so far, a step earns
+(u(R_{0:t}) − u(R_{0:t−1}))/γᵗ, and u follows the returns that were played (`utilities.py`, `played_returns.py`).
+
 Returns of early episodes may be far from all later ones. Three rules keep them from dominating the critic or a batch:
 the unit of goals and values follows the latest returns, the loss of large value errors is linear, and extreme
 advantages are clipped.
@@ -29,7 +32,7 @@ from jaxtyping import Array, Float, Int
 from riskpath.agents.adaptive.context_agent import ContextAgent, Memory, clock_of
 from riskpath.agents.adaptive.floored_goals import FlooredGoals, serves_floor
 from riskpath.agents.adaptive.goals import GoalObjective, serves
-from riskpath.agents.adaptive.played_returns import PlayedReturns
+from riskpath.agents.adaptive.played_returns import PlayedReturns, with_played
 from riskpath.agents.adaptive.utilities import ATOMS, UtilityObjective
 from riskpath.agents.agent import ActorOutput, AgentState, Mode, Updated
 from riskpath.agents.clock import Clock
@@ -57,7 +60,7 @@ EXTREME = 8.0
 
 
 class AdaptivePPO(ContextAgent, PolicyAgent):
-    """Maximises CVaR and its mixtures with the mean by policy gradients; discrete or continuous actions."""
+    """Maximises any risk measure of the whole return by policy gradients; discrete or continuous actions."""
 
     network: Network = Network(hidden=(128, 128))
     """Sizes and kinds of the networks of policy and critic."""
@@ -108,7 +111,7 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         return AgentState(params, (), self.training.optimiser.init(params), first)
 
     def act(self, state: AgentState, memory: Memory, time_step: TimeStep, *, key: Key, mode: Mode) -> ActorOutput:
-        """Return an action drawn from π(· | s, c), or the likeliest one if greedy."""
+        """Return an action drawn from π(· | s, x), or the likeliest one if greedy."""
         goal_key, act_key = jax.random.split(key)
         memory = self.begin_or_advance(state, memory, time_step, key=goal_key, mode=mode)
         seen = self._see(state, memory.context, time_step.time)
@@ -118,7 +121,7 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         return ActorOutput(action, memory, (taken, seen, memory.context))
 
     def update(self, state: AgentState, batch: Trajectory, clock: Clock, *, key: Key) -> Updated:
-        """Take several epochs of gradient steps on a rollout, then find the best goals again."""
+        """Take several epochs of gradient steps on a rollout, then find the plan again."""
         steps, state = batch.steps, follow_unit(state, clock)
         unit = self.units(state).unit
 
@@ -187,17 +190,6 @@ def as_stored(params: ContextPolicy, step: Transition) -> tuple[Categorical | Ga
     """Return the policy and the value at a step, from the context as it was seen then."""
     taken, seen, _ = step.extras
     return params.of(step.observation, taken.mask, seen)
-
-
-def with_played(state: AgentState, steps: Transition) -> AgentState:
-    """Return the state with the returns of the episodes that finished in a rollout, where it keeps them."""
-    episodes, played = state.episodes, state.params.played
-    if episodes is None or not isinstance(played, PlayedReturns):
-        return state
-    _, _, context = steps.extras
-    late = (steps.time + 1).astype(jnp.float32) >= episodes.longest  # a first episode is cut before
-    played = played.add(context.candidate, steps.return_so_far, steps.terminated | (steps.truncated & late))
-    return eqx.tree_at(lambda s: s.params.played, state, played)
 
 
 def follow_unit(state: AgentState, clock: Clock) -> AgentState:

@@ -11,7 +11,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from riskpath.agents.agent import AgentState
 from riskpath.agents.episodes import ENOUGH, WINDOW
+from riskpath.types import Transition
 
 
 class PlayedReturns(eqx.Module):
@@ -53,3 +55,14 @@ class PlayedReturns(eqx.Module):
         last = jnp.maximum(number - 1, 0)
         ordered = ordered[jnp.minimum(places, last)]  # nothing infinite
         return jnp.interp(levels * number.astype(jnp.float32) - 0.5, places.astype(jnp.float32), ordered)
+
+
+def with_played(state: AgentState, steps: Transition) -> AgentState:
+    """Return the state with the returns of the episodes that finished in a rollout, where it keeps them."""
+    episodes, played = state.episodes, state.params.played
+    if episodes is None or not isinstance(played, PlayedReturns):
+        return state
+    _, _, context = steps.extras
+    late = (steps.time + 1).astype(jnp.float32) >= episodes.longest  # a first episode is cut before
+    played = played.add(context.candidate, steps.return_so_far, steps.terminated | (steps.truncated & late))
+    return eqx.tree_at(lambda s: s.params.played, state, played)
