@@ -145,7 +145,7 @@ def test_episodes_that_are_cut_are_not_kept():
     np.testing.assert_array_equal(with_played(state, steps).params.played.count, [0, 0, 1, 1, 0, 0])
 
 
-@pytest.fixture(scope="module", params=["wang:-0.75", "entropic:0.05"])
+@pytest.fixture(scope="module", params=["wang:-0.75", pytest.param("entropic:0.05", marks=pytest.mark.long)])
 def other(request) -> rp.Run:
     training = rp.RolloutTraining(length=4, epochs=4, minibatches=4, learning_rate=3e-3, final_learning_rate=3e-5)
     settings: Any = {"network": rp.Network(hidden=(32,)), "training": training, "selection_episodes": 300}
@@ -188,14 +188,15 @@ def test_a_policy_for_any_measure_is_exported(other, tmp_path):
             assert action == own
 
 
-@pytest.mark.parametrize("risk", ["wang:-0.75", "entropic:0.01"])
+@pytest.mark.parametrize("risk", ["entropic:0.01", pytest.param("wang:-0.75", marks=pytest.mark.long)])
 def test_continuous_actions_are_trained_for_any_measure(risk, unchecked):
-    training = rp.RolloutTraining(length=7, epochs=1, minibatches=2)
-    agent = rp.AdaptivePPO(risk, network=rp.Network(hidden=(4,)), training=training, selection_episodes=5)
+    training = rp.RolloutTraining(length=5, epochs=1, minibatches=2)
+    agent = rp.AdaptivePPO(risk, network=rp.Network(hidden=(4,)), training=training, selection_episodes=0)
     run = rp.train(agent, rp.RiskyMountainCar(0.5, max_episode_steps=7), steps=1_400, num_envs=20, seeds=2)
-    counts = np.asarray(run.lanes.agent_state.params.played.count)
-    assert counts.sum(axis=1).tolist() == [180, 180]  # 200 without the first one of each environment, which is cut
-    assert np.isfinite(run.evaluate(20).returns).all()
+    params: Any = run.lanes.agent_state.params
+    # Of 70 steps an environment plays 10 episodes, but 9 where the first one is cut: in all but three of them.
+    assert params.played.count.sum(axis=1).tolist() == [183, 183]
+    assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(eqx.filter(params, eqx.is_inexact_array)))
 
 
 @pytest.mark.parametrize(
