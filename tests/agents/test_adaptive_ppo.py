@@ -42,6 +42,15 @@ def test_an_episode_earns_the_utility_of_its_return(risk, discount):
     assert earned == pytest.approx(float(utility(first, whole) - utility(first, 0.0)), abs=1e-5)
 
 
+@pytest.mark.parametrize("risk", ["wang:-0.75", "entropic:0.2", "evar:0.5"])
+def test_an_episode_earns_a_finite_utility_where_all_returns_were_equal(risk):
+    objective = rp.AdaptivePPO(risk).objective
+    plan, equal = objective.plan(), dataclasses.replace(UNITS, low=jnp.float32(-3.0), high=jnp.float32(-3.0))
+    earned = objective.utility(objective.first(plan, jnp.int32(0)), jnp.array([-3.0, 0.0, 3.0]), plan, equal)
+    assert np.isfinite(np.asarray(earned)).all()
+    assert (np.diff(np.asarray(earned)) > 0).all()
+
+
 def test_first_goals_are_near_the_best_ones_of_all_levels():
     objective = GoalObjective(rp.CVaR(0.2), OFFSETS)
     best = 10.0 * jnp.arange(1.0, len(LEVELS) + 1)

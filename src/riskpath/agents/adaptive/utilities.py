@@ -189,7 +189,8 @@ class UtilityObjective(Objective):
 
     def _tables(self, laws: Float[Array, "M K"], units: Units) -> tuple[Float[Array, " T"], Float[Array, "M T"]]:
         """Return equally spaced returns, and u of each candidate there, in units."""
-        margin = 0.05 * (units.high - units.low)
+        spread = units.high - units.low
+        margin = jnp.where(spread > 0, 0.05 * spread, units.unit)  # all episodes may have had the same return
         knots = jnp.linspace(units.low - margin, units.high + margin, KNOTS)
         tables = lambda risk: jax.vmap(lambda atoms: influence_table(risk, knots, atoms, units))(laws)
         if self.floor is None:
