@@ -48,13 +48,14 @@ def main() -> None:
     for problem in options.problems:
         env: Any = rp.make(problem)
         control, mdp = train("mean", env, options), env.mdp()
+        controls = [control.law(seed) for seed in range(options.seeds)]
         best_mean = rp.solve(mdp, "mean").law
         for text in options.risks:
             risk, began = rp.parse_risk(text), time.process_time()
             run = train(text, env, options)
             values: dict[str, Any] = {
                 "values": run.values()[0].tolist(),
-                "control": control.values(risk)[0].tolist(),
+                "control": [float(risk.value(law)) for law in controls],
                 "mean_optimal": float(risk.value(best_mean)),
                 "optimum": rp.solve(mdp, risk).value,
                 "estimates": np.asarray(run.estimates())[0].tolist(),

@@ -48,7 +48,7 @@ def test_an_episode_earns_a_finite_utility_where_all_returns_were_equal(risk):
     plan, equal = objective.plan(), dataclasses.replace(UNITS, low=jnp.float32(-3.0), high=jnp.float32(-3.0))
     earned = objective.utility(objective.first(plan, jnp.int32(0)), jnp.array([-3.0, 0.0, 3.0]), plan, equal)
     assert np.isfinite(np.asarray(earned)).all()
-    assert (np.diff(np.asarray(earned)) > 0).all()
+    assert np.all(np.asarray(earned[1:] - earned[:-1]) > 0)
 
 
 def test_first_goals_are_near_the_best_ones_of_all_levels():
