@@ -146,9 +146,9 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         episodes, zero = state.episodes, jnp.zeros((), jnp.int32)
         assert episodes is not None
 
-        def root(context: Any) -> tuple[Any, Float[Array, ""]]:
+        def root(context: Any) -> tuple[Any, Float[Array, " S"]]:
             start = lambda observation, mask: self._utility(state, context, observation, mask, zero)
-            return (), jnp.mean(jax.vmap(start)(episodes.first_observation, episodes.first_action_mask))
+            return (), jax.vmap(start)(episodes.first_observation, episodes.first_action_mask)
 
         plan = self.objective.refresh(state.params.plan, root, self.units(state), clock.done)
         return eqx.tree_at(lambda s: s.params.plan, state, plan)

@@ -133,8 +133,21 @@ class GoalObjective(Objective):
         """Return λ Z − (c − Z)⁺ of returns to go, all in units."""
         return self.mean_weight * returns - jnp.maximum(context.goal / units.unit - returns, 0.0)
 
-    def utility_range(self, units: Units) -> Float[Array, ""]:
-        return jnp.ones(())
+    def expected(
+        self, context: Goal, law: Float[Array, "N *A"], probs: Float[Array, " N"], plan: Goals, units: Units
+    ) -> Float[Array, "*A"]:
+        return jnp.tensordot(probs, self.utility(context, law, plan, units), axes=1)
+
+    def error(
+        self,
+        context: Goal,
+        law: Float[Array, " N"],
+        aim: Float[Array, " N"],
+        probs: Float[Array, " N"],
+        plan: Goals,
+        units: Units,
+    ) -> Float[Array, ""]:
+        return self.expected(context, law, probs, plan, units) - self.expected(context, aim, probs, plan, units)
 
     @property
     def mean_weight(self) -> Any:
@@ -163,6 +176,7 @@ class GoalObjective(Objective):
         b = jnp.concatenate([lowest + (highest - lowest) * line, low + (high - low) * line])
         _, utility = jax.vmap(lambda goal: root(Goal(goal)))(b)
         level = parts(self.risk)[1]
+        utility = jnp.mean(utility, axis=-1)
         best = lambda eta: b[jnp.argmax(b / units.unit + utility / eta)]
         near = best(level) + units.unit * jnp.asarray(self.offsets)
         others = jax.vmap(best)(jnp.clip(level * jnp.asarray(FACTORS), LEVELS[0] / 4, 1.0))

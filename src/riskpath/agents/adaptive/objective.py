@@ -75,8 +75,25 @@ class Objective(eqx.Module):
         """Return u_x(Z) of returns to go; both in units."""
 
     @abc.abstractmethod
-    def utility_range(self, units: Units) -> Float[Array, ""]:
-        """Return about how much the utility differs between returns, in units; errors of it are relative to this."""
+    def expected(
+        self, context: Any, law: Float[Array, "N *A"], probs: Float[Array, " N"], plan: Any, units: Units
+    ) -> Float[Array, "*A"]:
+        """Return what is maximised in a context: E[u_x(Z)] of distributions in units, or a function that increases."""
+
+    @abc.abstractmethod
+    def error(
+        self,
+        context: Any,
+        law: Float[Array, " N"],
+        aim: Float[Array, " N"],
+        probs: Float[Array, " N"],
+        plan: Any,
+        units: Units,
+    ) -> Float[Array, ""]:
+        """Return the error of the expected utility of a predicted distribution, given that of a sampled target.
+
+        It is relative to about how much the utility differs between returns. Its square has no bias.
+        """
 
     @abc.abstractmethod
     def estimate(
@@ -91,7 +108,7 @@ class Objective(eqx.Module):
         Args:
             plan: The plan before.
             root: Returns, for a context at the start of an episode, the predicted distribution of the return under the
-                best action, as equally likely atoms in units, and its expected utility.
+                best action, as equally likely atoms in units, and what is `expected` from each of several starts.
             units: The unit of the networks and the range of returns.
             progress: How far the learning-rate decay has progressed, from 0 to 1.
         """
