@@ -56,8 +56,8 @@ def test_an_aversion_needs_no_return_so_far(discount):
 @pytest.mark.parametrize("risk", THRESHOLDS + AVERSIONS, ids=str)
 def test_the_critic_tells_the_best_parameter_and_others_are_compared(risk):
     form: Any = rp.Adaptive(risk).objective
-    assert isinstance(form, ThresholdObjective | AversionObjective)
-    plan: Any = settled(form) if isinstance(form, ThresholdObjective) else form.plan()
+    assert type(form) is (ThresholdObjective if risk in THRESHOLDS else AversionObjective)
+    plan: Any = settled(form) if risk in THRESHOLDS else form.plan()
     law = jnp.asarray(Z) / UNIT
     root = lambda context: (law, jnp.stack([form.expected(context, law, EVEN, plan, UNITS)] * 2))
     found = np.asarray(eqx.filter_jit(form.refresh)(plan, root, UNITS, jnp.float32(1.0)).first)

@@ -174,9 +174,8 @@ class GoalObjective(Objective):
         lowest, highest = units.low, units.high
         line = jnp.linspace(0.0, 1.0, GRID)
         b = jnp.concatenate([lowest + (highest - lowest) * line, low + (high - low) * line])
-        _, utility = jax.vmap(lambda goal: root(Goal(goal)))(b)
+        utility = jax.vmap(lambda goal: jnp.mean(root(Goal(goal))[1]))(b)
         level = parts(self.risk)[1]
-        utility = jnp.mean(utility, axis=-1)
         best = lambda eta: b[jnp.argmax(b / units.unit + utility / eta)]
         near = best(level) + units.unit * jnp.asarray(self.offsets)
         others = jax.vmap(best)(jnp.clip(level * jnp.asarray(FACTORS), LEVELS[0] / 4, 1.0))

@@ -6,9 +6,9 @@ that
 
     E[u_x(Z)] is maximised by the best policy, and u_x(r + γZ) = k u_x′(Z) + constant,
 
-where x′ is the context after the reward r, and k > 0. So expected utilities obey a Bellman equation on (s, x), and every
-method for the mean applies: critics learn E[u_x(Z)]. Where k = γ, as in all objectives but aversions, a policy gradient
-takes u_x(r) − u_x(0) as the reward of a step.
+where x′ is the context after the reward r, and k > 0. So expected utilities obey a Bellman equation on (s, x), and
+every method for the mean applies: critics learn E[u_x(Z)]. Where k = γ, as in all objectives but aversions, a policy
+gradient takes u_x(r) − u_x(0) as the reward of a step.
 
 Which context an episode starts with is the *plan*. It follows from the networks and holds several candidates, which are
 compared on held-out episodes after training.
