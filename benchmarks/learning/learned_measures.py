@@ -6,7 +6,7 @@
 
 The share is (value − value of the mean-optimal policy) / (optimum − value of the mean-optimal policy), where the
 optimum is that of `rp.solve`. The control is the same agent with the same training for the mean. Policies are evaluated
-exactly. Results go to benchmarks/results/learned_measures.json after every measure.
+exactly. Results go to benchmarks/results/learned_measures.json after every measure, with the objective that was used.
 """
 
 import argparse
@@ -54,7 +54,8 @@ def main() -> None:
         gain = optimum - of_mean
         some = gain > 1e-9 * max(1.0, abs(optimum))
         shares = [(value - of_mean) / gain for value in values] if some else None
-        row = {"problem": options.problem, "risk": text, "values": values, "control": controls}
+        row = {"problem": options.problem, "risk": text, "objective": type(rp.Adaptive(measure).objective).__name__}
+        row |= {"values": values, "control": controls}
         row |= {"mean_optimal": of_mean, "optimum": optimum, "shares": shares, "cpu_seconds": seconds}
         print(row, flush=True)
         rows[options.problem, text] = row
