@@ -56,7 +56,8 @@ def test_an_aversion_needs_no_return_so_far(discount):
 @pytest.mark.parametrize("risk", THRESHOLDS + AVERSIONS, ids=str)
 def test_the_critic_tells_the_best_parameter_and_others_are_compared(risk):
     form: Any = rp.Adaptive(risk).objective
-    assert type(form) is (ThresholdObjective if risk in THRESHOLDS else AversionObjective)
+    wanted = ThresholdObjective if risk in THRESHOLDS else AversionObjective
+    assert type(form).__name__ == wanted.__name__
     plan: Any = settled(form) if risk in THRESHOLDS else form.plan()
     law = jnp.asarray(Z) / UNIT
     root = lambda context: (law, jnp.stack([form.expected(context, law, EVEN, plan, UNITS)] * 2))
