@@ -1,11 +1,12 @@
-"""Train Adaptive for every measure that `rp.solve` knows, on a small problem, and compare with the exact optimum.
+"""Train Adaptive for the measures that `rp.solve` knows, on small problems, and compare with the exact optimum.
 
-    python benchmarks/learning/learned_measures.py                           on a CPU: about a minute for each measure
+    python benchmarks/learning/learned_measures.py                           on a CPU: some minutes for each measure
     python benchmarks/learning/learned_measures.py --measures evar:0.1 best  only these
+    python benchmarks/learning/learned_measures.py --problem RiskyGrid --measures evar:0.1 var:0.1
 
 The share is (value − value of the mean-optimal policy) / (optimum − value of the mean-optimal policy), where the
 optimum is that of `rp.solve`. The control is the same agent with the same training for the mean. Policies are evaluated
-exactly. Results go to benchmarks/results/learned_measures.json after every measure.
+exactly. Results go to benchmarks/results/learned_measures.json after every measure, with the objective that was used.
 """
 
 import argparse
@@ -33,37 +34,41 @@ def main() -> None:
     """Train for the measures and write their values."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measures", nargs="*", default=list(MEASURES))
+    parser.add_argument("--problem", default="BettingGame")
     parser.add_argument("--steps", type=int, default=80_000)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     known = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
-    rows = {row["risk"]: row for row in known}
-    env, mdp = rp.BettingGame(), rp.BettingGame().mdp()
-    control, best_mean = train("mean", env, options.steps).law(), rp.solve(mdp, "mean").law
+    rows = {(row["problem"], row["risk"]): row for row in known}
+    env: Any = rp.make(options.problem)
+    mdp, seeds = env.mdp(), options.seeds
+    control, best_mean = train("mean", env, options.steps, seeds), rp.solve(mdp, "mean").law
     for text in options.measures:
         measure = rp.parse_risk(MEASURES.get(text) or text)
         began = time.process_time()
-        law = train(measure, env, options.steps).law()
+        learned = train(measure, env, options.steps, seeds)
+        seconds = round(time.process_time() - began, 1)
         optimum, of_mean = rp.solve(mdp, measure).value, float(measure.value(best_mean))
-        values: dict[str, Any] = {"value": float(measure.value(law)), "control": float(measure.value(control))}
+        values, controls = ([float(measure.value(law)) for law in laws] for laws in (learned, control))
         gain = optimum - of_mean
-        share = (values["value"] - of_mean) / gain if gain > 1e-9 * max(1.0, abs(optimum)) else None
-        seconds = {"cpu_seconds": round(time.process_time() - began, 1)}
-        rows[text] = {"risk": text, **values, "mean_optimal": of_mean, "optimum": optimum, "share": share, **seconds}
-        print(rows[text], flush=True)
-        made = {
-            "command": "python benchmarks/learning/learned_measures.py",
-            "problem": "BettingGame",
-            "steps": options.steps,
-        }
-        write_json(options.out, {**made, "rows": list(rows.values())})
+        some = gain > 1e-9 * max(1.0, abs(optimum))
+        shares = [(value - of_mean) / gain for value in values] if some else None
+        row = {"problem": options.problem, "risk": text, "objective": type(rp.Adaptive(measure).objective).__name__}
+        row |= {"values": values, "control": controls}
+        row |= {"mean_optimal": of_mean, "optimum": optimum, "shares": shares, "cpu_seconds": seconds}
+        print(row, flush=True)
+        rows[options.problem, text] = row
+        command = "python benchmarks/learning/learned_measures.py"
+        write_json(options.out, {"command": command, "steps": options.steps, "rows": list(rows.values())})
 
 
-def train(measure: rp.RiskMeasure | str, env: rp.BettingGame, steps: int) -> rp.Run:
-    """Return one seed of Adaptive with a small network."""
+def train(measure: rp.RiskMeasure | str, env: Any, steps: int, seeds: int) -> list[rp.Law]:
+    """Return what several seeds of Adaptive with a small network earn."""
     training = rp.Training(batch_size=64, num_quantiles=32, train_freq=16, learning_starts=4_000, buffer_size=80_000)
     agent = rp.Adaptive(measure, network=rp.Network(hidden=(64, 64)), training=training)
-    return rp.train(agent, env, steps=steps, seeds=1, num_envs=16, seed=1, progress=False)
+    run = rp.train(agent, env, steps=steps, seeds=seeds, num_envs=16, seed=1, progress=False)
+    return [run.law(seed=seed) for seed in range(seeds)]
 
 
 if __name__ == "__main__":

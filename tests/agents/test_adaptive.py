@@ -525,8 +525,12 @@ def test_the_squared_error_learns_the_mean_of_skewed_returns(returns, probs, wit
 @pytest.mark.parametrize(("low", "high", "wanted"), [(-10.0, 10.0, 10.0), (0.0, 0.5, 1.0)])
 def test_errors_of_utilities_are_relative_to_the_range_of_returns(low, high, wanted):
     units = dataclasses.replace(UNITS, unit=jnp.float32(2.0), low=jnp.float32(low), high=jnp.float32(high))
-    assert float(UtilityObjective(rp.Wang(-0.75)).utility_range(units)) == wanted
-    assert float(GoalObjective(rp.CVaR(0.1)).utility_range(units)) == 1.0
+    law, aim, probs = jnp.linspace(-2.0, 1.0, 6), jnp.linspace(-1.0, 3.0, 6), jnp.asarray(PROBS)
+    for form, scale in [(UtilityObjective(rp.Wang(-0.75)), wanted), (GoalObjective(rp.CVaR(0.1)), 1.0)]:
+        plan = form.plan()
+        context = form.first(plan, jnp.int32(0))
+        plain = probs @ (form.utility(context, law, plan, units) - form.utility(context, aim, plan, units))
+        assert float(form.error(context, law, aim, probs, plan, units)) == pytest.approx(float(plain) / scale)
 
 
 def test_first_goals_are_the_quantiles_of_levels_and_others_close_to_the_own_one():

@@ -45,7 +45,7 @@ def test_the_best_goal_gives_the_lagrangian_of_every_share(risk, measure):
         values = []
         for goal in (*ATOMS[2], -5.0, 5.0):
             context = FlooredGoal(jnp.float32(goal), jnp.int32(number))
-            values.append(UNIT * float(form.value(context, expected(form, context, atoms), UNITS)))
+            values.append(UNIT * float(form.value(context, expected(form, context, atoms), form.plan(), UNITS)))
         beta, rho = (float(rp.parse_risk(one).value(ATOMS[2])) for one in (risk, measure))
         assert max(values) == pytest.approx((1 - share) * beta + share * rho, abs=20 * TIE)
 

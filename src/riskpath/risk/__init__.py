@@ -8,12 +8,14 @@ from riskpath.risk.measures import CPW, POW, CVaR, DistortionMeasure, Mean, Wang
 from riskpath.risk.quantile_measures import BestCase, VaR, WorstCase
 from riskpath.risk.risk_measure import RiskMeasure, UtilityForm
 from riskpath.risk.tabulated import Tabulated
+from riskpath.risk.utility_families import AversionFamily, ThresholdFamily
 from riskpath.risk.utility_measures import ReachProbability, Utility
 
 __all__ = [
     "CPW",
     "OCE",
     "POW",
+    "AversionFamily",
     "BestCase",
     "CVaR",
     "Distortion",
@@ -28,6 +30,7 @@ __all__ = [
     "RiskMeasure",
     "Spectral",
     "Tabulated",
+    "ThresholdFamily",
     "Utility",
     "UtilityForm",
     "VaR",

@@ -15,14 +15,19 @@ import scipy.optimize
 
 from riskpath.risk.inverse import namespace
 from riskpath.risk.risk_measure import ExpectedUtility, Level, UtilityForm, as_level, check_level, level_text
+from riskpath.risk.utility_families import AversionFamily
 
 LEAST, LARGEST = 1e-12, 1e12
 """The smallest and the largest λ of EVaR, for returns whose range is 1."""
 EXPONENT = 18.0
 """Exponents are cut here where returns far below the distribution get an influence."""
+AROUND = 8.0
+"""Learning for entropic risk also sees aversions up to this factor from its own."""
+WORST = 50.0
+"""λ times the scale of returns at which entropic risk is close to the worst case."""
 
 
-class Entropic(ExpectedUtility):
+class Entropic(ExpectedUtility, AversionFamily):
     """Entropic risk: the certainty equivalent of the exponential utility with aversion `level`."""
 
     level: Level = eqx.field(converter=as_level)
@@ -44,6 +49,18 @@ class Entropic(ExpectedUtility):
         return margin_of(z, floor, self.level)
 
     @property
+    def known_aversion(self) -> Any:
+        return self.level
+
+    def aversions(self, span: Any, unit: Any) -> tuple[Any, Any]:
+        """Return degrees of aversion around the own one; policies for others help to explore."""
+        return self.level / AROUND, self.level * AROUND
+
+    def value_at(self, aversion: Any, entropic: Any) -> Any:
+        """Return the entropic risk."""
+        return entropic
+
+    @property
     def order(self) -> int:
         """2: the utility is concave."""
         return 2
@@ -52,7 +69,7 @@ class Entropic(ExpectedUtility):
         return f"entropic:{level_text(self.level)}"
 
 
-class EVaR(UtilityForm):
+class EVaR(UtilityForm, AversionFamily):
     """Entropic value at risk: the smallest mean of all distributions that are close to that of the return.
 
     Close means a relative entropy of at most −log(level).
@@ -116,6 +133,21 @@ class EVaR(UtilityForm):
         span = max(float(np.ptp(finals)), 1e-9 * max(1.0, float(np.abs(finals).max())))
         least = max(np.sqrt(-8.0 * np.log(float(self.level))), 1e-6)
         return np.geomspace(least, max(1e6, 1e3 * least), 257) / span
+
+    @property
+    def known_aversion(self) -> None:
+        """None: the best λ has to be found."""
+
+    def aversions(self, span: Any, unit: Any) -> tuple[Any, Any]:
+        """Return the smallest λ that can be best, and one that is close to the worst case."""
+        xp, _ = namespace(self.level, span, unit)
+        least = xp.maximum(xp.sqrt(-8.0 * xp.log(xp.asarray(self.level))), 1e-3)
+        return least / span, xp.maximum(WORST / unit, 4.0 * least / span)
+
+    def value_at(self, aversion: Any, entropic: Any) -> Any:
+        """Return Entropic_λ + log(α)/λ."""
+        xp, _ = namespace(self.level, aversion, entropic)
+        return entropic + xp.log(xp.asarray(self.level)) / aversion
 
     @property
     def order(self) -> int:

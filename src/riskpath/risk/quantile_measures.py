@@ -7,12 +7,16 @@ import equinox as eqx
 from riskpath.risk.inverse import as_float, namespace
 from riskpath.risk.measures import DistortionMeasure
 from riskpath.risk.risk_measure import Level, Tau, as_level, check_level, level_text
+from riskpath.risk.utility_families import ThresholdFamily
+from riskpath.risk.utility_measures import blurred_step
 
 SMOOTHED = 0.1
 """The half width of the interval of levels over which the influence of VaR is averaged, as a fraction of the tail."""
+PENALTY = 4.0
+"""What a threshold loses, in units of the return, that is missed with twice the probability allowed."""
 
 
-class VaR(DistortionMeasure):
+class VaR(DistortionMeasure, ThresholdFamily):
     """Value at risk: the largest b with P(Z < b) ≤ level, a quantile of the return."""
 
     level: Level = eqx.field(converter=as_level)
@@ -47,6 +51,20 @@ class VaR(DistortionMeasure):
     def deterministic(self) -> bool:
         """True: the largest P(Z ≥ b) decides, which a deterministic policy attains."""
         return True
+
+    @property
+    def threshold(self) -> None:
+        """None: the best b has to be found."""
+
+    def gain(self, x: Any, unit: Any, blur: Any) -> Any:
+        """Return 1 unit for x ≥ 0, else 0."""
+        return unit * blurred_step(x, blur * unit)
+
+    def value_at(self, threshold: Any, gain: Any, unit: Any) -> Any:
+        """Return b, less a penalty where P(Z ≥ b) is below 1 − α."""
+        xp, _ = namespace(self.level, threshold, gain)
+        missing = xp.maximum(1.0 - self.level - gain / unit, 0.0)
+        return threshold - PENALTY * unit * missing / xp.minimum(self.level, 1.0 - self.level)
 
     def __str__(self) -> str:
         return f"var:{level_text(self.level)}"

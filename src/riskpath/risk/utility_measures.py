@@ -9,13 +9,14 @@ import numpy as np
 from riskpath.errors import RiskpathError
 from riskpath.risk.inverse import namespace
 from riskpath.risk.risk_measure import ExpectedUtility, Level, as_level, check_level, level_text
+from riskpath.risk.utility_families import ThresholdFamily
 
 _SCALE = np.geomspace(1e-3, 1e3, 121)
 GRID = np.concatenate([-_SCALE[::-1], [0.0], _SCALE])
 """Points at which a utility is checked, where it is finite."""
 
 
-class Utility(ExpectedUtility):
+class Utility(ExpectedUtility, ThresholdFamily):
     """The expected utility E[u(Z)] for an increasing u: `Utility(np.tanh)`, or with averse=True for a concave u."""
 
     function: Callable[[Any], Any] = eqx.field(static=True)
@@ -41,6 +42,18 @@ class Utility(ExpectedUtility):
         return utility_of(self.function, z, self.name) - floor
 
     @property
+    def threshold(self) -> float:
+        return 0.0
+
+    def gain(self, x: Any, unit: Any, blur: Any) -> Any:
+        """Return u(x)."""
+        return self.function(x)
+
+    def value_at(self, threshold: Any, gain: Any, unit: Any) -> Any:
+        """Return E[u(Z − b)]."""
+        return gain
+
+    @property
     def order(self) -> int:
         return 2 if self.averse else 1
 
@@ -53,7 +66,7 @@ class Utility(ExpectedUtility):
         return self.name
 
 
-class ReachProbability(ExpectedUtility):
+class ReachProbability(ExpectedUtility, ThresholdFamily):
     """The probability that the return reaches a target: P(Z ≥ level)."""
 
     level: Level = eqx.field(converter=as_level)
@@ -76,6 +89,18 @@ class ReachProbability(ExpectedUtility):
         return reaches(z, self.level) - floor
 
     @property
+    def threshold(self) -> Any:
+        return self.level
+
+    def gain(self, x: Any, unit: Any, blur: Any) -> Any:
+        """Return 1 for x ≥ 0, else 0."""
+        return blurred_step(x, blur * unit)
+
+    def value_at(self, threshold: Any, gain: Any, unit: Any) -> Any:
+        """Return P(Z ≥ b)."""
+        return gain
+
+    @property
     def order(self) -> int:
         return 1
 
@@ -94,6 +119,12 @@ def reaches(z: Any, target: Any) -> Any:
     z = xp.asarray(z)
     slack = 1e-9 if xp is np else 1e-6
     return xp.where(z >= target - slack * xp.maximum(1.0, xp.abs(target)), 1.0, 0.0)
+
+
+def blurred_step(x: Any, width: Any) -> Any:
+    """Return 1 for x ≥ 0, else 0; but with a line from 0 to 1 over a width, which ends a quarter of it below 0."""
+    xp, _ = namespace(x, width)
+    return xp.clip(1.25 + x / width, 0.0, 1.0)
 
 
 def utility_of(function: Callable[[Any], Any], z: Any, name: str) -> Any:

@@ -4,6 +4,8 @@ The files in the order in which they are best read:
 
     objective.py            what is maximised, as an expected utility of the return to go in a context
     goals.py                the objective of the mean and CVaR: the context is what is still needed
+    thresholds.py           the objective of measures that are a search over a threshold, such as VaR
+    aversions.py            the objective of entropic risk and EVaR: the context is the degree of aversion
     utilities.py            the objective of any other measure: the context is what was earned so far
     return_critic.py        the critic, which predicts the return distribution in a context
     context_agent.py        how contexts start and move along an episode; what all adaptive agents share

@@ -9,11 +9,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Shaped
 
 from riskpath.agents.abilities import Quantiles
+from riskpath.agents.adaptive.aversions import AversionObjective
 from riskpath.agents.adaptive.context_agent import ContextAgent, Memory, clock_of, extend
 from riskpath.agents.adaptive.floored_goals import FlooredGoals, serves_floor
 from riskpath.agents.adaptive.goals import GoalObjective, serves
 from riskpath.agents.adaptive.objective import Objective
 from riskpath.agents.adaptive.return_critic import cell_quantiles, cells, within_cells
+from riskpath.agents.adaptive.thresholds import ThresholdObjective
 from riskpath.agents.adaptive.utilities import ATOMS, UtilityObjective
 from riskpath.agents.agent import AgentState
 from riskpath.agents.clock import Clock
@@ -22,6 +24,7 @@ from riskpath.agents.learning import as_segment, scales, step_of
 from riskpath.agents.replay_agent import HistoryMemory, ReplayAgent, best_available, empty_history
 from riskpath.nn.context_network import Inputs
 from riskpath.nn.losses import midpoints, smooth_pinball
+from riskpath.risk.utility_families import AversionFamily, ThresholdFamily
 from riskpath.types import EnvSpec, Segment, TimeStep, Transition, Window
 from riskpath.validation import require_counts, require_no_less_than_zero
 
@@ -60,11 +63,16 @@ class AdaptiveAgent(ContextAgent, ReplayAgent, Quantiles):
 
     @property
     def objective(self) -> Objective:
-        """Return an objective of goals for mean, CVaR and their mixtures, else the utility objective."""
+        """Return goals for mean, CVaR and their mixtures, thresholds or aversions where one number is searched."""
         if (floor := self.floor) is not None and serves_floor(self.risk, floor.measure):
             return FlooredGoals(self.risk, floor)
-        goals = serves(self.risk) and floor is None
-        return GoalObjective(self.risk) if goals else UtilityObjective(self.risk, floor)
+        if floor is None and serves(self.risk):
+            return GoalObjective(self.risk)
+        if floor is None and isinstance(self.risk, ThresholdFamily):
+            return ThresholdObjective(self.risk)
+        if floor is None and isinstance(self.risk, AversionFamily):
+            return AversionObjective(self.risk)
+        return UtilityObjective(self.risk, floor)
 
     def units(self, state: AgentState) -> Units:
         """Return the unit of the critic and the range of all returns so far."""
@@ -88,8 +96,8 @@ class AdaptiveAgent(ContextAgent, ReplayAgent, Quantiles):
         empty, mask = state.initial_memory, episodes.first_action_mask
         no_action = jnp.zeros((), jnp.int32) if mask.shape[-1] else jnp.zeros_like(empty.noise.held)
 
-        def root(context: Any) -> tuple[Float[Array, " K"], Float[Array, ""]]:
-            """Return the distribution and the expected utility of the best first actions, over all starts."""
+        def root(context: Any) -> tuple[Float[Array, " K"], Float[Array, " S"]]:
+            """Return the distribution of the best first actions over all starts, and what is expected from each."""
 
             def start(observation: Shaped[Array, "*obs"], mask: Bool[Array, " A"]) -> Any:
                 time_step = TimeStep(observation, jnp.zeros(()), mask, no_action, jnp.zeros((), jnp.int32))
@@ -98,7 +106,7 @@ class AdaptiveAgent(ContextAgent, ReplayAgent, Quantiles):
 
             laws, values = jax.vmap(start)(episodes.first_observation, episodes.first_action_mask)
             pooled = jax.vmap(lambda law: cell_quantiles(law, levels))(laws)
-            return jnp.sort(pooled.ravel())[len(laws) // 2 :: len(laws)], jnp.mean(values)
+            return jnp.sort(pooled.ravel())[len(laws) // 2 :: len(laws)], values
 
         progress = self.training.progress(clock.done)
         plan = self.objective.refresh(state.params.plan, root, units, progress)
@@ -116,7 +124,7 @@ class AdaptiveAgent(ContextAgent, ReplayAgent, Quantiles):
     def expected_utility(self, state: AgentState, context: Any, law: Float[Array, "N *A"]) -> Float[Array, "*A"]:
         """Return the expected utility of distributions of the return to go."""
         _, probs = cells(self.training.num_quantiles)
-        return jnp.tensordot(probs, self.objective.utility(context, law, state.params.plan, self.units(state)), axes=1)
+        return self.objective.expected(context, law, probs, state.params.plan, self.units(state))
 
     def contexts_after(self, after: Any, segment: Segment) -> Any:
         """Return the contexts after every step of a segment, given the one after the first step."""
@@ -140,8 +148,7 @@ class AdaptiveAgent(ContextAgent, ReplayAgent, Quantiles):
         """
         t, (levels, probs) = self.training, cells(self.training.num_quantiles)
         aim = aim + (1.0 - self.jumps(state)) * (within_cells(aim, draws) - aim)
-        error = self.expected_utility(state, context, law) - self.expected_utility(state, context, aim)
-        error = error / self.objective.utility_range(self.units(state))
+        error = self.objective.error(context, law, aim, probs, state.params.plan, self.units(state))
         quantiles = smooth_pinball(law, levels, aim, scales(t, state)[1], probs) / t.num_quantiles
         return quantiles + self.squared_weight(state, clock) * nearly_squared(error, LINEAR ** self.jumps(state))
 

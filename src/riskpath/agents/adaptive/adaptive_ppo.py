@@ -151,9 +151,9 @@ class AdaptivePPO(ContextAgent, PolicyAgent):
         played, old = state.params.played, state.params.plan
         assert episodes is not None
 
-        def root(context: Any) -> tuple[Any, Float[Array, ""]]:
+        def root(context: Any) -> tuple[Any, Float[Array, " S"]]:
             start = lambda observation, mask: self._utility(state, context, observation, mask, zero)
-            expected = jnp.mean(jax.vmap(start)(episodes.first_observation, episodes.first_action_mask))
+            expected = jax.vmap(start)(episodes.first_observation, episodes.first_action_mask)
             if not isinstance(played, PlayedReturns):
                 return (), expected
             return played.quantiles(context.candidate, midpoints(ATOMS)) / units.unit, expected

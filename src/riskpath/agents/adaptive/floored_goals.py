@@ -145,8 +145,26 @@ class FlooredGoals(Objective):
         k = (weight / (weight + level * (1.0 - weight)))[context.share]
         return (1.0 - k + TIE) * returns - k * jnp.maximum(context.goal / units.unit - returns, 0.0)
 
-    def utility_range(self, units: Units) -> Float[Array, ""]:
-        return jnp.ones(())
+    def expected(
+        self,
+        context: FlooredGoal,
+        law: Float[Array, "N *A"],
+        probs: Float[Array, " N"],
+        plan: FlooredPlan,
+        units: Units,
+    ) -> Float[Array, "*A"]:
+        return jnp.tensordot(probs, self.utility(context, law, plan, units), axes=1)
+
+    def error(
+        self,
+        context: FlooredGoal,
+        law: Float[Array, " N"],
+        aim: Float[Array, " N"],
+        probs: Float[Array, " N"],
+        plan: FlooredPlan,
+        units: Units,
+    ) -> Float[Array, ""]:
+        return self.expected(context, law, probs, plan, units) - self.expected(context, aim, probs, plan, units)
 
     def estimate(
         self, context: FlooredGoal, atoms: Float[Array, "N A"], probs: Float[Array, " N"], units: Units
@@ -171,7 +189,8 @@ class FlooredGoals(Objective):
 
         def of_share(share: Int[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
             contexts = FlooredGoal(b, jnp.full(b.shape, share))
-            values = jax.vmap(lambda context: self.value(context, root(context)[1], plan, units))(contexts)
+            value = lambda context: self.value(context, jnp.mean(root(context)[1]), plan, units)
+            values = jax.vmap(value)(contexts)
             return b[jnp.argmax(values)], jnp.max(values)
 
         best, lagrangian = jax.vmap(of_share)(jnp.arange(len(SHARES), dtype=jnp.int32))

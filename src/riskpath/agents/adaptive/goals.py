@@ -133,8 +133,21 @@ class GoalObjective(Objective):
         """Return λ Z − (c − Z)⁺ of returns to go, all in units."""
         return self.mean_weight * returns - jnp.maximum(context.goal / units.unit - returns, 0.0)
 
-    def utility_range(self, units: Units) -> Float[Array, ""]:
-        return jnp.ones(())
+    def expected(
+        self, context: Goal, law: Float[Array, "N *A"], probs: Float[Array, " N"], plan: Goals, units: Units
+    ) -> Float[Array, "*A"]:
+        return jnp.tensordot(probs, self.utility(context, law, plan, units), axes=1)
+
+    def error(
+        self,
+        context: Goal,
+        law: Float[Array, " N"],
+        aim: Float[Array, " N"],
+        probs: Float[Array, " N"],
+        plan: Goals,
+        units: Units,
+    ) -> Float[Array, ""]:
+        return self.expected(context, law, probs, plan, units) - self.expected(context, aim, probs, plan, units)
 
     @property
     def mean_weight(self) -> Any:
@@ -161,7 +174,7 @@ class GoalObjective(Objective):
         lowest, highest = units.low, units.high
         line = jnp.linspace(0.0, 1.0, GRID)
         b = jnp.concatenate([lowest + (highest - lowest) * line, low + (high - low) * line])
-        _, utility = jax.vmap(lambda goal: root(Goal(goal)))(b)
+        utility = jax.vmap(lambda goal: jnp.mean(root(Goal(goal))[1]))(b)
         level = parts(self.risk)[1]
         best = lambda eta: b[jnp.argmax(b / units.unit + utility / eta)]
         near = best(level) + units.unit * jnp.asarray(self.offsets)

@@ -4,10 +4,11 @@ A risk measure of the whole return is not a sum over steps, so the best action d
 holds the information about them that is needed. An objective has a utility u_x of the return to go Z in a context, such
 that
 
-    E[u_x(Z)] is maximised by the best policy, and u_x(r + γZ) = γ u_x′(Z) + constant,
+    E[u_x(Z)] is maximised by the best policy, and u_x(r + γZ) = k u_x′(Z) + constant,
 
-where x′ is the context after the reward r. So expected utilities obey a Bellman equation on (s, x), and every method
-for the mean applies: critics learn E[u_x(Z)], and a policy gradient takes u_x(r) − u_x(0) as the reward of a step.
+where x′ is the context after the reward r, and k > 0. So expected utilities obey a Bellman equation on (s, x), and
+every method for the mean applies: critics learn E[u_x(Z)]. Where k = γ, as in all objectives but aversions, a policy
+gradient takes u_x(r) − u_x(0) as the reward of a step.
 
 Which context an episode starts with is the *plan*. It follows from the networks and holds several candidates, which are
 compared on held-out episodes after training.
@@ -75,8 +76,25 @@ class Objective(eqx.Module):
         """Return u_x(Z) of returns to go; both in units."""
 
     @abc.abstractmethod
-    def utility_range(self, units: Units) -> Float[Array, ""]:
-        """Return about how much the utility differs between returns, in units; errors of it are relative to this."""
+    def expected(
+        self, context: Any, law: Float[Array, "N *A"], probs: Float[Array, " N"], plan: Any, units: Units
+    ) -> Float[Array, "*A"]:
+        """Return what is maximised in a context: E[u_x(Z)] of distributions in units, or a function that increases."""
+
+    @abc.abstractmethod
+    def error(
+        self,
+        context: Any,
+        law: Float[Array, " N"],
+        aim: Float[Array, " N"],
+        probs: Float[Array, " N"],
+        plan: Any,
+        units: Units,
+    ) -> Float[Array, ""]:
+        """Return the error of the expected utility of a predicted distribution, given that of a sampled target.
+
+        It is relative to about how much the utility differs between returns. Its square has no bias.
+        """
 
     @abc.abstractmethod
     def estimate(
@@ -91,7 +109,7 @@ class Objective(eqx.Module):
         Args:
             plan: The plan before.
             root: Returns, for a context at the start of an episode, the predicted distribution of the return under the
-                best action, as equally likely atoms in units, and its expected utility.
+                best action, as equally likely atoms in units, and what is `expected` from each of several starts.
             units: The unit of the networks and the range of returns.
             progress: How far the learning-rate decay has progressed, from 0 to 1.
         """

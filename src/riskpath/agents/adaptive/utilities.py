@@ -155,8 +155,22 @@ class UtilityObjective(Objective):
             utility = interpolate(whole, knots / units.unit, tables[context.candidate])
         return (utility + TIE * whole) / jnp.maximum(context.weight, 1e-6)
 
-    def utility_range(self, units: Units) -> Float[Array, ""]:
-        return jnp.maximum((units.high - units.low) / units.unit, 1.0)
+    def expected(
+        self, context: Standing, law: Float[Array, "N *A"], probs: Float[Array, " N"], plan: Laws, units: Units
+    ) -> Float[Array, "*A"]:
+        return jnp.tensordot(probs, self.utility(context, law, plan, units), axes=1)
+
+    def error(
+        self,
+        context: Standing,
+        law: Float[Array, " N"],
+        aim: Float[Array, " N"],
+        probs: Float[Array, " N"],
+        plan: Laws,
+        units: Units,
+    ) -> Float[Array, ""]:
+        error = self.expected(context, law, probs, plan, units) - self.expected(context, aim, probs, plan, units)
+        return error / jnp.maximum((units.high - units.low) / units.unit, 1.0)
 
     def estimate(
         self, context: Standing, atoms: Float[Array, "N A"], probs: Float[Array, " N"], units: Units
