@@ -295,6 +295,22 @@ def tails() -> list[str]:
     return [" | ".join(cells) for cells in found.values()]
 
 
+def logged(problem: str) -> str:
+    """Return the range of Adaptive's shares from logged random play."""
+    (own,) = [
+        x
+        for x in measured("logged_data.jsonl")
+        if (x["problem"], x["agent"], x["way"]) == (problem, "Adaptive", "data")
+    ]
+    return " to ".join(texts([min(own["shares"]), max(own["shares"])], ".2f"))
+
+
+def unseen_table(file: str, seed: int) -> str:
+    """Return Adaptive's share of the advantage on a table that was never tuned for."""
+    (line,) = [x for x in measured(file) if x["seed"] == seed]
+    return f"{line['share']:.2f}"
+
+
 def trading_in_short() -> list[str]:
     """Return the two rows of trading in the README."""
     rows = {x["agent"]: x["levels"] for x in measured("trading.json")["rows"]}
@@ -321,7 +337,8 @@ FIGURES = {
         *trading_in_short(),
         betting_in_short(),
     ],
-    "docs/results/index.md": [f"{IN_ALL} of runs"],
+    "docs/results/index.md": [f"{IN_ALL} of runs", f"on BettingGame it has {logged('BettingGame')} of"],
+    "docs/results/logged-data.md": [f"shares of {logged('BettingGame')}"],
     "docs/results/adaptive.md": [
         *random_problems(),
         f"of IQN's runs {close('IQN', 'random_mdps.json'):.0f} % are",
@@ -339,7 +356,11 @@ FIGURES = {
     "docs/results/scaling.md": [*growth("cpu"), *growth("nvidia-h200"), *limits()],
     "docs/results/notes.md": tails(),
     "docs/benchmarks.md": [*rates(), *gymnasium(), *gpu_rates(), *solvers(), *hedging(), *peers()],
-    "docs/guides/long-episodes.md": [row("Adaptive, share", *texts(map(horizon, (8, 32, 64, 128, 256)), ".2f"))],
+    "docs/guides/long-episodes.md": [
+        row("Adaptive, share", *texts(map(horizon, (8, 32, 64, 128, 256)), ".2f")),
+        f"Adaptive has {unseen_table('out_of_the_box_squared.jsonl', 9018)} there instead of "
+        f"{unseen_table('out_of_the_box.jsonl', 9018)}",
+    ],
 }
 
 
