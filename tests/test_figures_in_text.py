@@ -338,7 +338,7 @@ FIGURES = {
         betting_in_short(),
     ],
     "docs/results/index.md": [f"{IN_ALL} of runs", f"on BettingGame it has {logged('BettingGame')} of"],
-    "docs/results/logged-data.md": [f"shares of {logged('BettingGame')}"],
+    "docs/results/logged-data.md": [f"shares of {logged('BettingGame')} and of {logged('Inventory')}"],
     "docs/results/adaptive.md": [
         *random_problems(),
         f"of IQN's runs {close('IQN', 'random_mdps.json'):.0f} % are",
