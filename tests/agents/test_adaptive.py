@@ -49,7 +49,8 @@ LEVELS, PROBS = (np.asarray(x) for x in cells(6))
 MEASURES = ["mean", "cvar:0.2", "0.4*mean+0.6*cvar:0.3", "wang:-0.75", "wang:0.75", "pow:-2.0", "cpw:0.71"]
 
 
-@eqx.filter_jit  # one program, not one for each operation
+# Functions of JAX are called in programs below: alone, each of their operations would be a program.
+@eqx.filter_jit
 def utility_of(form: Any, context: Any, z: Any, plan: Any) -> jax.Array:
     return form.utility(context, z, plan, UNITS)
 
@@ -67,7 +68,7 @@ def test_quantiles_of_cells_are_those_of_the_law():
     atoms = jnp.asarray(np.random.default_rng(0).permutation(6).astype(np.float32))
     taus = np.array([0.01, 0.1, 0.3, 0.5, 0.77, 0.999], np.float32)
     law = rp.Law(np.asarray(atoms, float), PROBS.astype(float))
-    found = np.asarray(cell_quantiles(atoms[:, None], jnp.asarray(taus)))[:, 0]
+    found = np.asarray(jax.jit(cell_quantiles)(atoms[:, None], jnp.asarray(taus)))[:, 0]
     np.testing.assert_allclose(found, [law.quantile(float(tau)) for tau in taus])
 
 
@@ -101,9 +102,8 @@ def test_the_utility_of_a_law_is_the_slope_of_the_measure(text):
     second = np.sort(rng.uniform(first[0], first[-1], size=ATOMS))
     step, laws = 1e-4, [rp.Law(atoms, np.full(ATOMS, 1 / ATOMS)) for atoms in (first, second)]
     change = (float(risk.value(rp.Law.mix(laws, [1 - step, step]))) - float(risk.value(laws[0]))) / step
-    u = np.asarray(
-        piecewise(jnp.asarray([first, second], jnp.float32), jnp.asarray(first, jnp.float32), slopes(risk, ATOMS))
-    )
+    utility = jax.jit(lambda z, knots: piecewise(z, knots, slopes(risk, ATOMS)))
+    u = np.asarray(utility(np.array([first, second], np.float32), first.astype(np.float32)))
     assert u[1].mean() - u[0].mean() == pytest.approx(change, rel=0.15, abs=0.05)
 
 
@@ -171,12 +171,19 @@ def test_the_first_candidate_starts_with_the_mean(text):
     assert 0.1 < slope[0] < 10
 
 
+@eqx.filter_jit
+def refreshed(form: Any, law: Any, progress: Any) -> Any:
+    """Return the first laws of the candidates, and the plan when the critic predicts this one."""
+    plan = form.plan()
+    return form._atoms(plan, UNITS), form.refresh(plan, lambda context: (law, jnp.zeros(())), UNITS, progress)
+
+
 @pytest.mark.parametrize(("progress", "rate"), [(0.0, 0.0), (RAMP / 2, RATE / 2), (RAMP, RATE), (1.0, RATE)])
 def test_candidates_stay_with_their_first_law_and_follow_the_critic_later(progress, rate):
-    form, law = UtilityObjective(rp.Wang(-0.75)), jnp.linspace(0.0, 1.0, ATOMS)
-    after = form.refresh(form.plan(), lambda context: (SCALE * law, jnp.zeros(())), UNITS, jnp.float32(progress))
-    first = form._atoms(form.plan(), UNITS)
-    value = form.risk.value(rp.Law(np.asarray(SCALE * law, float), np.full(ATOMS, 1 / ATOMS)))
+    form, law = UtilityObjective(rp.Wang(-0.75)), np.linspace(0.0, 1.0, ATOMS, dtype=np.float32)
+    first, after = refreshed(form, jnp.asarray(SCALE * law), jnp.float32(progress))
+    first = np.asarray(first)
+    value = form.risk.value(rp.Law(SCALE * law.astype(float), np.full(ATOMS, 1 / ATOMS)))
     np.testing.assert_allclose(after.values, float(value), rtol=1e-4)
     np.testing.assert_allclose(after.atoms, first + rate * (law[None] - first), atol=1e-5)
 
@@ -397,18 +404,23 @@ def with_path(agent: Any, state: AgentState) -> AgentState:
     return dataclasses.replace(state, episodes=episodes)
 
 
+@eqx.filter_jit
+def described(agent: Any, state: AgentState, context: Any, time: Any) -> Any:
+    """Return the return that is usual from a time on, and what networks see of a context."""
+    return agent.units(state).expected(clock_of(state, time)), agent.encode(state, context, time)
+
+
 @pytest.mark.parametrize(("time", "expected"), [(0, 10.0), (3, 7.0), (9, 1.0), (10, 0.08), (12, 0.08)])
 def test_a_context_is_also_seen_relative_to_what_is_usual_at_its_time(time, expected):
     # 0.08: the middle of the last one of 64 parts of an episode is the latest time at which the path is known.
     goals, utilities = (rp.Adaptive(risk, network=NETWORK, training=TRAINING) for risk in ("cvar:0.2", "wang:-0.75"))
     for agent in (goals, utilities):
         state = with_path(agent, agent.init(SPEC, key=jax.random.key(0)))
-        units = agent.units(state)
-        assert float(units.expected(clock_of(state, jnp.int32(time)))) == pytest.approx(expected, abs=2e-3)
         context: Any = (
             Goal(jnp.float32(6.0)) if agent is goals else Standing(jnp.int32(1), jnp.float32(6.0), jnp.ones(()))
         )
-        x = np.asarray(agent.encode(state, context, jnp.int32(time)))
+        usual, x = map(np.asarray, described(agent, state, context, jnp.int32(time)))
+        assert float(usual) == pytest.approx(expected, abs=2e-3)
         assert x.shape == (agent.objective.context_size,)
         usual = expected if agent is goals else 10.0 - expected
         reach = 4.0 / SCALE
@@ -422,16 +434,21 @@ def test_networks_see_the_share_of_the_time_that_has_passed():
     state = agent.init(SPEC, key=jax.random.key(0))
     inputs, memory = twin(state.params.critic, 0).inputs, state.initial_memory
 
+    @eqx.filter_jit
+    def seen_at(state: AgentState, time: Any) -> jax.Array:
+        step = rp.TimeStep(jnp.int32(1), jnp.zeros(()), jnp.ones(3, bool), jnp.int32(0), time)
+        return features(inputs, state, memory, step)
+
     def seen(state: AgentState, time: int) -> np.ndarray:
-        step = rp.TimeStep(jnp.int32(1), jnp.zeros(()), jnp.ones(3, bool), jnp.int32(0), jnp.int32(time))
-        return np.asarray(features(inputs, state, memory, step))
+        return np.asarray(seen_at(state, jnp.int32(time)))
 
     np.testing.assert_array_equal(seen(state, 0), seen(state, 5))  # nothing is known about the length of an episode
     state = with_path(agent, state)
     assert np.abs(seen(state, 0) - seen(state, 5)).max() > 0.01
     np.testing.assert_array_equal(seen(state, 10), seen(state, 15))
     step = dataclasses.replace(window(np.random.default_rng(0), False).transition, next_observation=jnp.int32(1))
-    now, later = both_features(inputs, state, step)  # learning sees what acting sees, before and after a step
+    # Learning sees what acting sees, before and after a step.
+    now, later = eqx.filter_jit(both_features)(inputs, state, step)
     np.testing.assert_allclose(now, seen(state, 2), atol=1e-6)
     np.testing.assert_allclose(later[0], seen(state, 3), atol=1e-6)
 
@@ -444,17 +461,22 @@ def test_both_critics_need_equal_halves_of_a_batch():
 def test_it_acts_by_the_mean_of_both_critics():
     agent = rp.Adaptive("cvar:0.2", network=NETWORK, training=TRAINING)
     state = agent.init(SPEC, key=jax.random.key(0))
-    first = SPEC.first_time_step(jnp.int32(1), jnp.ones(3, bool))
-    encoded = agent.encode(state, state.initial_memory.context, jnp.int32(0))
-    critics = [twin(state.params.critic, own) for own in (0, 1)]
-    laws = [np.asarray(z(z.inputs(jnp.int32(1), jnp.zeros(())), encoded)) for z in critics]
+    critics, taus = [twin(state.params.critic, own) for own in (0, 1)], jnp.asarray(LEVELS)
+
+    @eqx.filter_jit
+    def outputs(agent: Any, state: AgentState) -> Any:
+        encoded = agent.encode(state, state.initial_memory.context, jnp.int32(0))
+        laws = [z(z.inputs(jnp.int32(1), jnp.zeros(())), encoded) for z in critics]
+        first = SPEC.first_time_step(jnp.int32(1), jnp.ones(3, bool))
+        found = agent.quantiles(state, state.initial_memory, first, taus)
+        output = act_greedily(agent, state, state.initial_memory, first, key=jax.random.key(0))
+        return laws, found, cell_quantiles(sum(laws) / 2, taus), output.action
+
+    laws, found, wanted, action = jax.tree.map(np.asarray, outputs(agent, state))
     assert np.abs(laws[0] - laws[1]).max() > 0.01
-    taus = jnp.asarray(LEVELS)
-    found = np.asarray(agent.quantiles(state, state.initial_memory, first, taus))
-    np.testing.assert_allclose(found, np.asarray(cell_quantiles(jnp.asarray(sum(laws) / 2), taus)) / SCALE, rtol=1e-4)
+    np.testing.assert_allclose(found, wanted / SCALE, rtol=1e-4)
     utility = PROBS @ (TIE * (law := sum(laws) / 2) - np.maximum(0.0 - law, 0.0))  # the first goal is 0
-    output = act_greedily(agent, state, state.initial_memory, first, key=jax.random.key(0))
-    assert int(output.action) == int(np.argmax(utility))
+    assert int(action) == int(np.argmax(utility))
 
 
 @pytest.mark.parametrize("own", [[0.0], [0.9], [-1.0], [0.2, -0.3, 0.1]])
@@ -472,22 +494,25 @@ def test_actions_are_tried_around_the_own_one(own):
 def test_a_continuous_action_is_the_best_of_those_around_the_actor():
     agent = rp.AdaptiveContinuous("cvar:0.2", 0.9, NETWORK, **box_parts("lower_mean", num_quantiles=6))
     state = agent.init(BOX, key=jax.random.key(3))
-    step = box_window(False).transition
-    first = BOX.first_time_step(step.observation, jnp.ones((0,), bool))
-    context = agent.objective.encode(state.initial_memory.context, agent.units(state), jnp.zeros(()))
-    seen = lambda z: both_features(z.inputs, state, step)[0]
-    own = jnp.tanh(state.params.actor(seen(state.params.actor), context))
-    laws = [
-        sum(np.asarray(z(seen(z), jnp.concatenate([context, action]))) for z in state.params.critic) / 2
-        for action in around(own)
-    ]
-    values = [PROBS @ (TIE * law - np.maximum(0.0 - law, 0.0)) for law in laws]  # the first goal is 0
+    step, taus = box_window(False).transition, jnp.asarray(LEVELS)
+
+    @eqx.filter_jit
+    def outputs(agent: Any, state: AgentState) -> Any:
+        context = agent.objective.encode(state.initial_memory.context, agent.units(state), jnp.zeros(()))
+        seen = lambda z: both_features(z.inputs, state, step)[0]
+        tried = around(jnp.tanh(state.params.actor(seen(state.params.actor), context)))
+        law = lambda action: sum(z(seen(z), jnp.concatenate([context, action])) for z in state.params.critic) / 2
+        first = BOX.first_time_step(step.observation, jnp.ones((0,), bool))
+        found = agent.quantiles(state, state.initial_memory, first, taus)[:, 0] / agent.units(state).unit
+        output = act_greedily(agent, state, state.initial_memory, first, key=jax.random.key(0))
+        return tried, jax.vmap(law)(tried), found, output.action
+
+    tried, laws, found, action = outputs(agent, state)
+    values = [PROBS @ (TIE * law - np.maximum(0.0 - law, 0.0)) for law in np.asarray(laws)]  # the first goal is 0
     best = int(np.argmax(values))
     assert best != 0
-    output = act_greedily(agent, state, state.initial_memory, first, key=jax.random.key(0))
-    np.testing.assert_allclose(output.action, around(own)[best], atol=1e-6)
-    found = agent.quantiles(state, state.initial_memory, first, jnp.asarray(LEVELS))[:, 0] / agent.units(state).unit
-    np.testing.assert_allclose(found, cell_quantiles(jnp.asarray(laws[best]), jnp.asarray(LEVELS)), rtol=1e-4)
+    np.testing.assert_allclose(action, tried[best], atol=1e-6)
+    np.testing.assert_allclose(found, jax.jit(cell_quantiles)(laws[best], taus), rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -535,10 +560,11 @@ def test_errors_of_utilities_are_relative_to_the_range_of_returns(low, high, wan
 
 def test_first_goals_are_the_quantiles_of_levels_and_others_close_to_the_own_one():
     returns = np.linspace(float(UNITS.low), float(UNITS.high), 2_001)
-    shortfall = lambda goal: jnp.mean(jnp.maximum(goal - jnp.asarray(returns, jnp.float32), 0.0))
+    earned = jnp.asarray(returns, jnp.float32)
+    shortfall = lambda goal: jnp.mean(jnp.maximum(goal - earned, 0.0))
     root = lambda context: (jnp.zeros(()), -shortfall(context.goal) / UNITS.unit)
     form = GoalObjective(rp.CVaR(0.2))
-    found = np.asarray(form.refresh(form.plan(), root, UNITS, jnp.float32(0.5)).first)
+    found = np.asarray(eqx.filter_jit(lambda: form.refresh(form.plan(), root, UNITS, jnp.float32(0.5)).first)())
     assert len(found) == form.candidates
     width = float(UNITS.high - UNITS.low)
     np.testing.assert_allclose(
@@ -552,7 +578,8 @@ def test_relabelled_goals_are_those_that_the_rewards_so_far_leave():
     form, firsts = GoalObjective(rp.CVaR(0.2)), jnp.arange(5.0).at[0].set(-2.0)
     plan = Goals(firsts, jnp.eye(5)[0], jnp.array([1.0, 3.0]))
     step = window(np.random.default_rng(0), False).transition  # R_{0:2} = 4, r_2 = 1.5
-    now, after = form.relabel(step, 400, plan, UNITS, 0.9, key=jax.random.key(0))
+    relabel = eqx.filter_jit(lambda key: form.relabel(step, 400, plan, UNITS, 0.9, key=key))
+    now, after = relabel(jax.random.key(0))
     first = np.asarray(after.goal) * 0.9**3 + 4.0
     np.testing.assert_allclose(now.goal, 1.5 + 0.9 * np.asarray(after.goal), rtol=1e-5)
     useful = (first > 0.8 - 1e-3) & (first < 3.2 + 1e-3)
@@ -567,11 +594,12 @@ def test_relabelled_goals_are_those_that_the_rewards_so_far_leave():
 def test_training_episodes_start_in_useful_contexts():
     draws = (jnp.arange(60.0) + 0.5) / 60
     plan = Goals(jnp.zeros(5), jnp.eye(5)[0], jnp.array([1.0, 3.0]))
-    goals = jax.vmap(lambda u: GoalObjective(rp.CVaR(0.2)).explore(plan, UNITS, u).goal)(draws)
+    goals = jax.jit(jax.vmap(lambda u: GoalObjective(rp.CVaR(0.2)).explore(plan, UNITS, u).goal))(draws)
     assert 0.8 < float(goals.min()) < 0.9
     assert 3.1 < float(goals.max()) < 3.2
     form = UtilityObjective(rp.Wang(-0.75))
-    candidates = jax.vmap(lambda u: form.explore(form.plan(), UNITS, u).candidate)(jnp.append(draws, 1 - 2**-23))
+    candidate_of = jax.jit(jax.vmap(lambda u: form.explore(form.plan(), UNITS, u).candidate))
+    candidates = candidate_of(np.append(draws, np.float32(1 - 2**-23)))
     np.testing.assert_array_equal(np.bincount(candidates), [10, 10, 10, 10, 10, 11])
 
 

@@ -143,7 +143,7 @@ def run() -> rp.Run:
         batch_size=32,
         num_quantiles=16,
         train_freq=4,
-        learning_starts=200,
+        learning_starts=0,
         learning_rate=3e-3,
         target_update_interval=50,
     )

@@ -128,7 +128,7 @@ def test_levels_are_spread_evenly():
 
 
 def window(rng: np.random.Generator, terminated: bool, time: int = 2) -> Window:
-    valid = jnp.arange(4) >= 3 - time
+    valid = jnp.asarray(np.arange(4) >= 3 - time)
     step = Transition(
         observation=jnp.int32(1),
         action=jnp.int32(2),
@@ -145,10 +145,11 @@ def window(rng: np.random.Generator, terminated: bool, time: int = 2) -> Window:
 
 
 def batched(sample, count: int):
-    return jax.tree.map(lambda x: jnp.stack([x] * count), sample)
+    return jax.tree.map(lambda x: jnp.asarray(np.stack([x] * count)), sample)
 
 
-@eqx.filter_jit  # compiled as a whole, not operation by operation
+# Compiled as a whole, not operation by operation, like the functions of networks below.
+@eqx.filter_jit
 def learned_loss(agent: Agent, state, batch, clock, key):
     return agent.update(state, batch, clock, key=key)[1]["loss"]
 
@@ -158,9 +159,30 @@ def loss_of(agent: Agent, state, sample, key, count: int = 1, done: float = 0.0)
     return float(learned_loss(agent, state, batched(sample, count), clock_at(done), key))
 
 
-def levels(key) -> tuple[np.ndarray, np.ndarray]:
+@jax.jit
+def drawn_levels(key) -> tuple[jax.Array, jax.Array]:
     draws = jax.random.uniform(key, (11,))
-    return np.asarray(in_parts(draws[:5])), np.asarray(in_parts(draws[5:]))
+    return in_parts(draws[:5]), in_parts(draws[5:])
+
+
+def levels(key) -> tuple[np.ndarray, np.ndarray]:
+    first, second = drawn_levels(key)
+    return np.asarray(first), np.asarray(second)
+
+
+@eqx.filter_jit
+def compiled_quantiles(critic, *inputs) -> jax.Array:
+    return critic.quantiles(*inputs)
+
+
+def quantiles_of(critic, *inputs) -> np.ndarray:
+    """Return the quantiles that a critic predicts: of an observation, perhaps an action, and levels."""
+    return np.asarray(compiled_quantiles(critic, *map(jnp.asarray, inputs)))
+
+
+@eqx.filter_jit
+def history_quantiles(history, observations, before, at) -> jax.Array:
+    return history.head(history.last(observations, before, jnp.ones(len(observations), bool)), at)
 
 
 def pick(values, mask) -> int:
@@ -177,11 +199,11 @@ def test_iqn(risk, terminated):
     state = eqx.tree_at(lambda s: s.target_params, state, other.params)
     sample = window(np.random.default_rng(0), terminated).transition
     taus, target_taus = levels(jax.random.key(5))
-    online = np.asarray(state.params.quantiles(sample.next_observation, jnp.asarray(risk.distort(midpoints(7)))))
+    online = quantiles_of(state.params, sample.next_observation, risk.distort(midpoints(7)))
     best = pick(online.mean(axis=0), [True, False, True])
-    future = np.asarray(other.params.quantiles(sample.next_observation, jnp.asarray(target_taus)))[:, best]
+    future = quantiles_of(other.params, sample.next_observation, target_taus)[:, best]
     target = 0.3 * 1.5 + 0.9 * (0 if terminated else 1) * future
-    predicted = np.asarray(state.params.quantiles(sample.observation, jnp.asarray(taus)))[:, 2]
+    predicted = quantiles_of(state.params, sample.observation, taus)[:, 2]
     expected = huber_by_hand(predicted, taus, target, 0.7 * 0.3)
     assert loss_of(agent, state, sample, jax.random.key(5)) == pytest.approx(expected, rel=1e-4)
 
@@ -194,11 +216,11 @@ def test_cvar_drl(terminated):
     sample = window(np.random.default_rng(0), terminated).transition
     taus, target_taus = levels(jax.random.key(5))
     threshold = (0.4 - 0.3 * 1.5) / 0.9
-    z = np.asarray(state.params.quantiles(sample.next_observation, midpoints(7)))
+    z = quantiles_of(state.params, sample.next_observation, midpoints(7))
     best = pick(np.minimum(z - threshold, 0).mean(axis=0), [True, False, True])
-    future = np.asarray(other.params.quantiles(sample.next_observation, jnp.asarray(target_taus)))[:, best]
+    future = quantiles_of(other.params, sample.next_observation, target_taus)[:, best]
     target = 0.3 * 1.5 + 0.9 * (0 if terminated else 1) * future
-    predicted = np.asarray(state.params.quantiles(sample.observation, jnp.asarray(taus)))[:, 2]
+    predicted = quantiles_of(state.params, sample.observation, taus)[:, 2]
     assert loss_of(agent, state, sample, jax.random.key(5)) == pytest.approx(
         huber_by_hand(predicted, taus, target, 0.7 * 0.3), rel=1e-4
     )
@@ -224,12 +246,11 @@ def test_tql(critic, terminated):
 
     def history(params, upto: int, at) -> np.ndarray:
         """Z(h, ·; τ) with h the first `upto` tokens of s₀ … s₃, given to the encoder without any padding."""
-        obs, before = jnp.array([4, 2, 1, 3], jnp.int32)[:upto], jnp.array([0, 0, 2, 2], jnp.int32)[:upto]
-        features = params.history.last(obs, before, jnp.ones(upto, bool))
-        return np.asarray(params.history.head(features, jnp.asarray(at)))
+        obs, before = jnp.array([4, 2, 1, 3][:upto], jnp.int32), jnp.array([0, 0, 2, 2][:upto], jnp.int32)
+        return np.asarray(history_quantiles(params.history, obs, before, jnp.asarray(at)))
 
     def future(params, at) -> np.ndarray:
-        return np.asarray(params.markov.quantiles(step.next_observation, jnp.asarray(at)))
+        return quantiles_of(params.markov, step.next_observation, at)
 
     if critic == "convolved":
         coarse = midpoints(16)
@@ -246,7 +267,7 @@ def test_tql(critic, terminated):
         expected += huber_by_hand(history(state.params, 3, taus)[:, 2], taus, target, kappa)
     else:
         z = future(other.params, target_taus)[:, best]
-        markov = np.asarray(state.params.markov.quantiles(step.observation, jnp.asarray(taus)))[:, 2]
+        markov = quantiles_of(state.params.markov, step.observation, taus)[:, 2]
         expected += huber_by_hand(markov, taus, 0.3 * 1.5 + 0.9 * alive * z, kappa)
     if critic == "joint":
         target = 0.3 * 4.0 + 0.9**3 * alive * z
@@ -291,15 +312,20 @@ def box_window(terminated: bool) -> Window:
 
 def box_keys(key) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The quantile levels of prediction and target, and the noise on the target's action."""
-    online, target, step = jax.random.split(key, 3)
-    (first,) = jax.random.split(step, 1)
-    (sample,) = jax.random.split(first, 1)
-    noise = np.clip(0.3 * np.asarray(jax.random.normal(sample, (1,))), -0.75, 0.75)
-    return np.asarray(stratified(5, key=online)), np.asarray(stratified(6, key=target)), noise
+
+    @jax.jit
+    def draws(key) -> Any:
+        online, target, step = jax.random.split(key, 3)
+        (first,) = jax.random.split(step, 1)
+        (sample,) = jax.random.split(first, 1)
+        return stratified(5, key=online), stratified(6, key=target), jax.random.normal(sample, (1,))
+
+    taus, target_taus, normal = map(np.asarray, draws(key))
+    return taus, target_taus, np.clip(0.3 * normal, -0.75, 0.75)
 
 
 def pessimistic(twins, x, action, taus, twin_target: str) -> np.ndarray:
-    first, second = (np.asarray(z.quantiles(jnp.asarray(x), jnp.asarray(action), jnp.asarray(taus))) for z in twins)
+    first, second = (quantiles_of(z, x, action, taus) for z in twins)
     if twin_target == "lower_quantiles":
         return np.minimum(first, second)
     return first if first.mean() <= second.mean() else second
@@ -313,11 +339,11 @@ def test_iqtd3(twin_target, terminated):
     state = eqx.tree_at(lambda s: s.target_params, state, other.params)
     sample = box_window(terminated).transition
     taus, target_taus, noise = box_keys(jax.random.key(5))
-    action = np.clip(np.asarray(other.params.actor(sample.next_observation)) + noise, -1, 1)
+    action = np.clip(np.asarray(eqx.filter_jit(other.params.actor)(sample.next_observation)) + noise, -1, 1)
     future = pessimistic(other.params.critic.twins, sample.next_observation, action, target_taus, twin_target)
     target = 0.3 * 1.5 + 0.9 * (0 if terminated else 1) * future
     expected = sum(
-        huber_by_hand(z.quantiles(sample.observation, sample.action, jnp.asarray(taus)), taus, target, 0.7 * 0.3)
+        huber_by_hand(quantiles_of(z, sample.observation, sample.action, taus), taus, target, 0.7 * 0.3)
         for z in state.params.critic.twins
     )
     assert loss_of(agent, state, sample, jax.random.key(5)) == pytest.approx(float(expected), rel=1e-4)
@@ -350,18 +376,18 @@ def test_tql_continuous(critic, time_input, terminated):
 
     def features(params, time: int) -> np.ndarray:
         """Features of h_t: s_t, the encoding of the tokens s₀ … s_t without any padding, and the time."""
-        states = jnp.array([[0.1, 0.2], [0.5, -0.6], [0.4, -0.3], [-0.2, 0.9]])[: time + 1]
-        before = jnp.array([[0.0], [-0.7], [0.8], [0.6]])[: time + 1]
-        encoded = np.asarray(params.critic.history(states, before, jnp.ones(time + 1, bool)))[-1]
+        states = jnp.array([[0.1, 0.2], [0.5, -0.6], [0.4, -0.3], [-0.2, 0.9]][: time + 1])
+        before = jnp.array([[0.0], [-0.7], [0.8], [0.6]][: time + 1])
+        encoded = np.asarray(eqx.filter_jit(params.critic.history)(states, before, jnp.ones(time + 1, bool)))[-1]
         clock = [0.9**time, 0.01 * time] if time_input else []
         return np.concatenate([states[-1], encoded, np.array(clock, np.float32)])
 
     def fit(critics, x, action, target) -> float:
-        predicted = (z.quantiles(jnp.asarray(x), jnp.asarray(action), jnp.asarray(taus)) for z in critics)
-        return sum(huber_by_hand(np.asarray(z), taus, target, kappa) for z in predicted)
+        return sum(huber_by_hand(quantiles_of(z, x, action, taus), taus, target, kappa) for z in critics)
 
     # The target actor sees the online encoding of the longer history.
-    action = np.clip(np.asarray(other.params.actor(jnp.asarray(features(state.params, 3)))) + noise, -1, 1)
+    action = np.asarray(eqx.filter_jit(other.params.actor)(jnp.asarray(features(state.params, 3))))
+    action = np.clip(action + noise, -1, 1)
     whole, expected = np.full(6, 0.3 * 4.0), 0.0
     if critic == "trajectory":
         if not terminated:

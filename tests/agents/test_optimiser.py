@@ -64,7 +64,7 @@ def agent_of(name: str, kind: Any) -> rp.Agent:
     if name == "PPO":
         training = rp.RolloutTraining(length=4, epochs=1, minibatches=1, gradient_transformation=kind)
         return rp.PPO(network=rp.Network(hidden=(4,)), training=training)
-    training = rp.Training(**SIZES, learning_starts=10, buffer_size=50, gradient_transformation=kind)
+    training = rp.Training(**SIZES, learning_starts=0, buffer_size=50, gradient_transformation=kind)
     return rp.IQN(network=rp.Network(head="table"), n_steps=1, training=training)
 
 

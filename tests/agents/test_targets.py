@@ -33,25 +33,25 @@ def segment_of(
     so_far: Any = (),
 ) -> Segment:
     """Return a segment; what is not given is 1, 2, 4, … for rewards, and an episode that goes on from its start."""
-    numbers = jnp.arange(len(actions), dtype=jnp.int32)
-    zeros = jnp.zeros(len(actions))
+    numbers = np.arange(len(actions), dtype=np.int32)  # of NumPy: each operation of JAX would be a program
+    zeros = np.zeros(len(actions), np.float32)
     given = (
-        numbers,
+        jnp.asarray(numbers),
         jnp.asarray(actions, jnp.int32),
-        jnp.asarray(rewards, jnp.float32) if len(rewards) else 2.0 ** numbers.astype(jnp.float32),
-        numbers + 1,
-        jnp.ones((len(actions), 3), bool),
+        jnp.asarray(rewards, jnp.float32) if len(rewards) else jnp.asarray(2.0**numbers, jnp.float32),
+        jnp.asarray(numbers + 1),
+        jnp.asarray(np.ones((len(actions), 3), bool)),
         jnp.asarray(terminated if len(terminated) else zeros, bool),
         jnp.asarray(truncated if len(truncated) else zeros, bool),
-        jnp.asarray(time, jnp.int32) if len(time) else numbers,
-        jnp.asarray(so_far, jnp.float32) if len(so_far) else zeros,
+        jnp.asarray(time if len(time) else numbers, jnp.int32),
+        jnp.asarray(so_far if len(so_far) else zeros, jnp.float32),
     )
     steps = jax.vmap(lambda *parts: Transition(*parts, extras=()))(*given)
-    return Segment(steps, jnp.asarray(valid) if len(valid) else numbers >= 0)
+    return Segment(steps, jnp.asarray(valid if len(valid) else numbers >= 0))
 
 
 def together(parts: Any) -> Any:
-    return jax.tree.map(lambda *x: jnp.stack(x), *parts)
+    return jax.tree.map(lambda *x: jnp.asarray(np.stack(x)), *parts)
 
 
 def by_numpy(segment: Segment, best: np.ndarray, discount: float, most: int) -> tuple[int, float, float]:
