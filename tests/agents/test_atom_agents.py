@@ -25,7 +25,7 @@ def batch(terminated: bool) -> Transition:
     end, no, time = jnp.array(terminated), jnp.array(False), jnp.int32(1)
     shown = jnp.array([0.3, -1.0]), jnp.int32(2), jnp.float32(0.7), jnp.array([0.5, 0.2])
     one = Transition(*shown, MASK, end, no, time, jnp.float32(1.0), ())
-    return jax.tree.map(lambda x: jnp.stack([x] * 2), one)
+    return jax.tree.map(lambda x: jnp.asarray(np.stack([x] * 2)), one)
 
 
 def states(agent) -> rp.AgentState:
@@ -98,13 +98,13 @@ def test_a_projection_keeps_mass_and_mean_inside_of_the_support():
 
 
 def test_the_support_holds_a_late_reward_that_the_discount_makes_small():
-    episodes, nothing = no_episodes(jnp.zeros((1, 2)), MASK[None]), jnp.zeros(1)
+    episodes = jax.jit(no_episodes)(jnp.zeros((1, 2)), MASK[None])
+    add = jax.jit(lambda episodes, *step: episodes.add(*step, jnp.zeros((1, 2)), MASK[None], 0.5))
     for time in range(4):
         last = time == 3
         reward = jnp.array([8.0 if last else 0.0])
-        so_far = jnp.array([1.0]) if last else nothing  # 8 · 0.5³
-        ended = (jnp.array([last]), jnp.zeros((1, 2)), MASK[None])
-        episodes = episodes.add(reward, so_far, jnp.array([time], jnp.int32), *ended, 0.5)
+        so_far = jnp.array([1.0 if last else 0.0])  # 8 · 0.5³
+        episodes = add(episodes, reward, so_far, jnp.array([time], jnp.int32), jnp.array([last]))
     assert float(episodes.high) == 1.0
     assert [float(x) for x in episodes.reach] == [0.0, 8.0]  # just before the end the return to go is 8
 

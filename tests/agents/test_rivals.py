@@ -29,9 +29,9 @@ def rollout(agent: Any, state: Any, extras: Any) -> Trajectory:
     """Return five steps of three environments, in which four episodes end."""
     array = lambda x: jnp.asarray(x)
     seen = jax.random.normal(KEY, (5, 3, 1))
-    action = jnp.zeros((5, 3), jnp.int32)
-    mask = jnp.ones((5, 3, 2), bool)
-    no = jnp.zeros((5, 3), bool)
+    action = array(np.zeros((5, 3), np.int32))
+    mask = array(np.ones((5, 3, 2), bool))
+    no = array(np.zeros((5, 3), bool))
     steps = Transition(
         seen, action, array(REWARD), seen + 1.0, mask, array(ENDED), no, array(TIME), array(SO_FAR), extras
     )
@@ -40,9 +40,13 @@ def rollout(agent: Any, state: Any, extras: Any) -> Trajectory:
 
 
 def taken(value: Any = 0.0) -> Taken:
-    return Taken(
-        jnp.zeros((5, 3), jnp.int32), jnp.full((5, 3), -0.7), jnp.full((5, 3), value), jnp.ones((5, 3, 2), bool)
+    parts = (
+        np.zeros((5, 3), np.int32),
+        np.full((5, 3), -0.7, "f"),
+        np.full((5, 3), value, "f"),
+        np.ones((5, 3, 2), bool),
     )
+    return Taken(*map(jnp.asarray, parts))
 
 
 @pytest.fixture
@@ -97,7 +101,8 @@ def test_return_capping_earns_the_capped_return_and_moves_the_cap(learned_from):
     )
     state = agent.init(SPEC, key=KEY)
     before = SO_FAR - REWARD
-    seen = jax.vmap(jax.vmap(lambda r, t: agent._see(state, r, t)))(jnp.asarray(before), jnp.asarray(TIME))
+    see = jax.jit(jax.vmap(jax.vmap(lambda r, t: agent._see(state, r, t))))
+    seen = see(jnp.asarray(before), jnp.asarray(TIME))
     new, _ = agent.update(state, rollout(agent, state, (taken(1.5), seen, jnp.asarray(before))), START, key=KEY)
     _, steps, advantages, targets = learned_from
     gains = np.minimum(SO_FAR, 4.0) - np.minimum(before, 4.0)
@@ -146,8 +151,8 @@ def test_wcpg_draws_a_level_for_every_episode():
     levels = np.asarray(act(jax.random.split(KEY, 9))).tolist()
     assert len({round(level, 4) for level in levels}) == 9
     later = eqx.tree_at(lambda s: s.time, first, jnp.int32(1))
-    assert float(agent.act(state, jnp.float32(0.3), later, key=KEY, mode=EXPLORE).memory) == pytest.approx(0.3)
-    assert float(agent.act(state, jnp.float32(0.3), later, key=KEY, mode=GREEDY).memory) == pytest.approx(0.1)
+    both = jax.jit(lambda level: [agent.act(state, level, later, key=KEY, mode=m).memory for m in (EXPLORE, GREEDY)])
+    assert [float(level) for level in both(jnp.float32(0.3))] == pytest.approx([0.3, 0.1])
 
 
 @pytest.mark.parametrize("kind", [rp.CVaRPolicyGradient, rp.ReturnCapping, rp.WCPG])

@@ -232,10 +232,13 @@ def test_segments_are_the_rows_that_follow_in_the_same_column(rows, steps):
 
 
 # The range of returns.
+nothing_seen = jax.jit(no_episodes)
+
+
 def seen(low: float, high: float, unit: float, mean: float = 0.0, count: float = 9.0) -> Episodes:
     """Return the statistics of episodes with returns in this range."""
     given = {"low": low, "high": high, "unit": unit, "mean": mean, "count": count}
-    episodes = no_episodes(jnp.zeros((1, 1)), jnp.ones((1, 1), bool))
+    episodes = nothing_seen(jnp.asarray(np.zeros((1, 1), np.float32)), jnp.asarray(np.ones((1, 1), bool)))
     return dataclasses.replace(episodes, **{name: jnp.float32(value) for name, value in given.items()})
 
 
