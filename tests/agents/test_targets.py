@@ -156,13 +156,14 @@ def test_the_loss_of_iqn_over_several_steps_is_its_equation(taken):
     state, other = (agent.init(losses.SPEC, key=jax.random.key(i)) for i in (0, 1))
     state = eqx.tree_at(lambda s: s.target_params, state, other.params)
     levels = jnp.asarray(risk.distort(midpoints(7)))
-    best = np.array([int(np.argmax(state.params.quantiles(jnp.int32(i), levels).mean(axis=0))) for i in (1, 2, 3)])
+    quantiles_of = losses.quantiles_of
+    best = np.array([int(np.argmax(quantiles_of(state.params, i, levels).mean(axis=0))) for i in np.int32([1, 2, 3])])
     segment = segment_of([2, *((best[i] + (i >= taken)) % 3 for i in range(2))])
     last, earned, factor = by_numpy(segment, best, 0.9, 3)
     assert last == taken
     taus, target_taus = losses.levels(jax.random.key(5))
-    future = np.asarray(other.params.quantiles(jnp.int32(last + 1), jnp.asarray(target_taus)))[:, best[last]]
-    predicted = np.asarray(state.params.quantiles(jnp.int32(0), jnp.asarray(taus)))[:, 2]
+    future = quantiles_of(other.params, np.int32(last + 1), target_taus)[:, best[last]]
+    predicted = quantiles_of(state.params, np.int32(0), taus)[:, 2]
     expected = losses.huber_by_hand(predicted, taus, 0.3 * earned + factor * future, 0.7 * 0.3)
     assert losses.loss_of(agent, state, segment, jax.random.key(5)) == pytest.approx(expected, rel=1e-4)
 
