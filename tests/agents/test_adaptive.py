@@ -470,7 +470,7 @@ def test_it_acts_by_the_mean_of_both_critics():
         first = SPEC.first_time_step(jnp.int32(1), jnp.ones(3, bool))
         found = agent.quantiles(state, state.initial_memory, first, taus)
         output = act_greedily(agent, state, state.initial_memory, first, key=jax.random.key(0))
-        return laws, found, cell_quantiles(sum(laws) / 2, taus), output.action
+        return laws, found, cell_quantiles((laws[0] + laws[1]) / 2, taus), output.action
 
     laws, found, wanted, action = jax.tree.map(np.asarray, outputs(agent, state))
     assert np.abs(laws[0] - laws[1]).max() > 0.01

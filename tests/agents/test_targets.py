@@ -157,7 +157,8 @@ def test_the_loss_of_iqn_over_several_steps_is_its_equation(taken):
     state = eqx.tree_at(lambda s: s.target_params, state, other.params)
     levels = jnp.asarray(risk.distort(midpoints(7)))
     quantiles_of = losses.quantiles_of
-    best = np.array([int(np.argmax(quantiles_of(state.params, i, levels).mean(axis=0))) for i in np.int32([1, 2, 3])])
+    seen = (np.int32(1), np.int32(2), np.int32(3))
+    best = np.array([int(np.argmax(quantiles_of(state.params, i, levels).mean(axis=0))) for i in seen])
     segment = segment_of([2, *((best[i] + (i >= taken)) % 3 for i in range(2))])
     last, earned, factor = by_numpy(segment, best, 0.9, 3)
     assert last == taken
