@@ -12,13 +12,30 @@ import riskpath as rp
 from riskpath.agents.adaptive.aversions import Aversion, AversionObjective, entropic, exponential
 from riskpath.agents.adaptive.thresholds import BLUR, CLOSE, TIE, Left, ThresholdObjective, Thresholds
 from riskpath.agents.episodes import PATH, Units
+from riskpath.risk.utility_families import ThresholdFamily
 from tests.agents.test_adaptive import LEARN
 from tests.agents.test_losses import window
 
 UNIT = 4.0
 UNITS = Units(jnp.float32(UNIT), jnp.float32(2.0), jnp.float32(-8.0), jnp.float32(12.0), jnp.zeros(PATH))
-SMOOTH = rp.OCE(lambda x: x - 0.9 * ((x**2 + 25.0) ** 0.5 - 5.0), name="smooth")
-THRESHOLDS = [rp.VaR(0.2), rp.ReachProbability(5.0), rp.MonotoneMeanVariance(0.05), SMOOTH, rp.Utility(jnp.tanh)]
+
+
+class SearchedOCE(rp.OCE, ThresholdFamily):
+    """A measure of one's own: a certainty equivalent that is learned as a search over its threshold."""
+
+    @property
+    def threshold(self) -> None:
+        return None
+
+    def gain(self, x: Any, unit: Any, blur: Any) -> Any:
+        return self.utility(x)
+
+    def value_at(self, threshold: Any, gain: Any, unit: Any) -> Any:
+        return threshold + gain
+
+
+SMOOTH = SearchedOCE(lambda x: x - 0.9 * ((x**2 + 25.0) ** 0.5 - 5.0), name="smooth")
+THRESHOLDS = [rp.VaR(0.2), rp.ReachProbability(5.0), SMOOTH, rp.Utility(jnp.tanh)]
 AVERSIONS = [rp.EVaR(0.2), rp.EVaR(0.7), rp.Entropic(0.1)]
 Z = np.sort(np.random.default_rng(0).normal(3.0, 4.0, size=400)).clip(-8.0, 12.0).astype(np.float32)
 EVEN = jnp.full(len(Z), 1.0 / len(Z))

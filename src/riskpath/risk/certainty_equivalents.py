@@ -15,13 +15,12 @@ import numpy as np
 from riskpath.errors import RiskpathError
 from riskpath.risk.inverse import namespace
 from riskpath.risk.risk_measure import Level, RiskMeasure, UtilityForm, as_level, check_level, level_text
-from riskpath.risk.utility_families import ThresholdFamily
 from riskpath.risk.utility_measures import check_utility, utility_of
 
 GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 
 
-class CertaintyEquivalent(UtilityForm, ThresholdFamily):
+class CertaintyEquivalent(UtilityForm):
     """The optimised certainty equivalent of a utility v that a subclass defines."""
 
     def of(self, atoms: Any, probs: Any) -> Any:
@@ -74,18 +73,6 @@ class CertaintyEquivalent(UtilityForm, ThresholdFamily):
     def parameters(self, finals: Any) -> Any:
         """Return candidates for b, equally spaced."""
         return np.linspace(finals[0], finals[-1], 2049)
-
-    @property
-    def threshold(self) -> None:
-        """None: the best b has to be found."""
-
-    def gain(self, x: Any, unit: Any, blur: Any) -> Any:
-        """Return v(x), which has no jump."""
-        return self.utility(x)
-
-    def value_at(self, threshold: Any, gain: Any, unit: Any) -> Any:
-        """Return b + E[v(Z − b)]."""
-        return threshold + gain
 
     @property
     def order(self) -> int:

@@ -1,4 +1,4 @@
-"""Thresholds: the objective of measures that are a search over one threshold, such as VaR, OCEs and P(Z ≥ b).
+"""Thresholds: the objective of measures that are a search over one threshold, such as VaR and P(Z ≥ b).
 
 For a measure of `ThresholdFamily` the best policy maximises E[v(Z − b)] at the best threshold b. As with goals, what
 matters is what is left of b,
