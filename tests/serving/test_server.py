@@ -138,6 +138,7 @@ def test_a_wrong_body_is_refused_in_one_line(server, body, status, line):
 HEAD = f"POST {MAZE} HTTP/1.1\r\nhost: x\r\n".encode()
 RAW = {
     "huge Content-Length": ([HEAD + b"content-length: 99999999999999\r\n\r\n{}"], 413),
+    "huge Content-Length without a body": ([HEAD + b"content-length: 99999999999999\r\n\r\n"], 413),
     "Content-Length of 400 digits": ([HEAD + b"content-length: " + b"9" * 400 + b"\r\n\r\n{}"], 400),
     "negative Content-Length": ([HEAD + b"content-length: -5\r\n\r\n{}"], 400),
     "20 MB": ([HEAD + b"content-length: 20000000\r\n\r\n", *[b"a" * 100_000] * 200], 413),
@@ -152,6 +153,8 @@ RAW = {
     "no HTTP": ([b"\x16\x03\x01 hello\r\n\r\n"], 400),
     "another method": ([b"PUT / HTTP/1.1\r\nhost: x\r\n\r\n"], 405),
     "nothing there": ([b"GET /admin HTTP/1.1\r\nhost: x\r\n\r\n"], 404),
+    "an episode of no policy": ([b"POST /policies/nobody/episodes/x HTTP/1.1\r\nhost: x\r\n\r\n"], 404),
+    "another method of an episode": ([b"PUT /policies/maze/episodes/x HTTP/1.1\r\nhost: x\r\n\r\n"], 405),
     "no such policy": ([b"GET /policies/nobody HTTP/1.1\r\nhost: x\r\n\r\n"], 404),
 }
 
@@ -164,6 +167,15 @@ def test_malformed_http_is_answered(server, parts, status):
             for part in parts:
                 raw.sendall(part)
         assert raw.recv(1_000).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+@pytest.mark.parametrize("rest", [HEAD, HEAD + b"content-length: 10\r\n\r\n{"], ids=["headers", "body"])
+def test_a_slow_request_behind_another_one_is_answered(server, rest):
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as raw:
+        raw.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n" + rest)
+        answers = b"".join(iter(lambda: raw.recv(1_000), b""))
+    assert (answers.count(b"HTTP/1.1 200 "), answers.count(b"HTTP/1.1 408 ")) == (1, 1)
 
 
 def test_what_is_beyond_a_limit_is_refused_and_the_rest_goes_on(server):

@@ -9,12 +9,11 @@ A wrong request is answered with {"error": one line}.
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
@@ -25,7 +24,19 @@ from riskpath.serving.openapi import document, page
 from riskpath.serving.served_policy import Metrics, ServedPolicy
 from riskpath.serving.sessions import Session, Unavailable
 
-Handler = Callable[[Request], Awaitable[Response]]
+JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+EPISODE = re.compile("/policies/(?P<policy>[^/]+)/episodes/(?P<episode>[^/]+)")
+
+
+class Answer(NamedTuple):
+    """What is sent to a client."""
+
+    status: int
+    body: bytes
+    media_type: bytes = b"application/json"
+
+
+Handler = Callable[[Scope, Receive], Awaitable[Answer]]
 
 
 class Endpoint:
@@ -36,21 +47,23 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        response = await self._answer(Request(scope, receive))
-        self.metrics.count(self.route, response.status_code)
-        await response(scope, receive, send)
+        status, body, media_type = await self._answer(scope, receive)
+        self.metrics.count(self.route, status)
+        headers = [(b"content-type", media_type), (b"content-length", b"%d" % len(body))]
+        if status == 503:
+            headers.append((b"retry-after", b"1"))
+        await send({"type": "http.response.start", "status": status, "headers": [] if status == 204 else headers})
+        await send({"type": "http.response.body", "body": body})
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         try:
-            return await self.handler(request)
+            return await self.handler(scope, receive)
         except Unavailable as error:
             return _error(error.status, str(error))
         except ValueError as error:  # a RiskpathError is one
             return _error(400, str(error))
         except RecursionError:
             return _error(400, "the body is too deep")
-        except ClientDisconnect:
-            return _error(400, "the client has gone")
         except Exception as error:
             return _error(500, one_line(error))
 
@@ -79,8 +92,16 @@ class Application:
         ]
         every = [Route(path, Endpoint(path, answer, self.metrics), methods=[method]) for path, method, answer in routes]
         missing = Endpoint("", self.missing, self.metrics)
-        self.asgi = Router(every, lifespan=self._lifespan, default=missing, redirect_slashes=False)
-        """The application for an ASGI server."""
+        self._router = Router(every, lifespan=self._lifespan, default=missing, redirect_slashes=False)
+        self._busiest = every[0].app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request as an ASGI application; the busiest operation is found without the others."""
+        if scope["type"] == "http" and scope["method"] == "POST" and (found := EPISODE.fullmatch(scope["path"])):
+            scope["path_params"] = found.groupdict()
+            await self._busiest(scope, receive, send)
+        else:
+            await self._router(scope, receive, send)
 
     @property
     def is_ready(self) -> bool:
@@ -95,71 +116,72 @@ class Application:
         for policy in self.policies.values():
             await policy.stop()
 
-    async def page(self, request: Request) -> Response:
-        return HTMLResponse(page(self._document()))
+    async def page(self, scope: Scope, receive: Receive) -> Answer:
+        return Answer(200, page(self._document()).encode(), b"text/html; charset=utf-8")
 
-    async def openapi(self, request: Request) -> Response:
-        return JSONResponse(self._document())
+    async def openapi(self, scope: Scope, receive: Receive) -> Answer:
+        return _json(self._document())
 
     def _document(self) -> dict[str, Any]:
         return document({name: one.policy.description for name, one in self.policies.items()}, self.longest)
 
-    async def health(self, request: Request) -> Response:
+    async def health(self, scope: Scope, receive: Receive) -> Answer:
         """Answer as long as the process runs."""
-        return JSONResponse({"status": "ok"})
+        return _json({"status": "ok"})
 
-    async def ready(self, request: Request) -> Response:
+    async def ready(self, scope: Scope, receive: Receive) -> Answer:
         """Answer with 200 when every policy is compiled, before with 503."""
-        return JSONResponse({"ready": self.is_ready}, 200 if self.is_ready else 503)
+        return _json({"ready": self.is_ready}, 200 if self.is_ready else 503)
 
-    async def counters(self, request: Request) -> Response:
+    async def counters(self, scope: Scope, receive: Receive) -> Answer:
         """Return what was counted, in the text format of Prometheus."""
-        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Answer(200, self.metrics.text(), b"text/plain; version=0.0.4; charset=utf-8")
 
-    async def list(self, request: Request) -> Response:
-        return JSONResponse({"policies": list(self.policies)})
+    async def list(self, scope: Scope, receive: Receive) -> Answer:
+        return _json({"policies": list(self.policies)})
 
-    async def describe(self, request: Request) -> Response:
-        return JSONResponse(self._policy(request).policy.description)
+    async def describe(self, scope: Scope, receive: Receive) -> Answer:
+        return _json(self._policy(scope).policy.description)
 
-    async def begin(self, request: Request) -> Response:
+    async def begin(self, scope: Scope, receive: Receive) -> Answer:
         """Begin an episode; return its name and the first action."""
-        began, policy = time.perf_counter(), self._policy(request)
-        session = await policy.begin(policy.read(await self._body(request), first=True))
+        began, policy = time.perf_counter(), self._policy(scope)
+        session = await policy.begin(policy.read(await self._body(scope, receive), first=True))
         policy.seconds.observe(time.perf_counter() - began)
-        return JSONResponse({"episode": session.key, **_action(session)}, 201)
+        return _json({"episode": session.key, **_action(session)}, 201)
 
-    async def act(self, request: Request) -> Response:
-        began, policy = time.perf_counter(), self._policy(request)
-        asked = policy.read(await self._body(request), first=False)
-        session = await policy.act(request.path_params["episode"], asked)
+    async def act(self, scope: Scope, receive: Receive) -> Answer:
+        began, policy = time.perf_counter(), self._policy(scope)
+        asked = policy.read(await self._body(scope, receive), first=False)
+        session = await policy.act(scope["path_params"]["episode"], asked)
         policy.seconds.observe(time.perf_counter() - began)
-        return JSONResponse(_action(session))
+        return _json(_action(session))
 
-    async def end(self, request: Request) -> Response:
-        sessions = self._policy(request).sessions
-        sessions.end(sessions.take(request.path_params["episode"]))
-        return Response(status_code=204)
+    async def end(self, scope: Scope, receive: Receive) -> Answer:
+        sessions = self._policy(scope).sessions
+        sessions.end(sessions.take(scope["path_params"]["episode"]))
+        return Answer(204, b"")
 
-    async def missing(self, request: Request) -> Response:
-        return _error(404, f"nothing is at {request.url.path[:60]}: / describes this server")
+    async def missing(self, scope: Scope, receive: Receive) -> Answer:
+        return _error(404, f"nothing is at {scope['raw_path'][:60].decode()}: / describes this server")
 
-    def _policy(self, request: Request) -> ServedPolicy:
-        name = request.path_params["policy"]
+    def _policy(self, scope: Scope) -> ServedPolicy:
+        name = scope["path_params"]["policy"]
         if name not in self.policies:
             raise Unavailable(404, f"there is no such policy; there are {', '.join(self.policies)}")
         return self.policies[name]
 
-    async def _body(self, request: Request) -> Any:
+    async def _body(self, scope: Scope, receive: Receive) -> Any:
         """Return the object in the body of a request; refuse a long body before it is read."""
-        too_long = Unavailable(413, f"a body must be at most {self.longest:,} bytes")
-        if int(request.headers.get("content-length", 0)) > self.longest:
-            raise too_long
-        body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > self.longest:
-                raise too_long
+        size, body, more = int(dict(scope["headers"]).get(b"content-length", 0)), b"", True
+        while more and size <= self.longest:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ValueError("the client has gone")
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+            size = max(size, len(body))  # chunks come without a Content-Length
+        if size > self.longest:
+            raise Unavailable(413, f"a body must be at most {self.longest:,} bytes")
         try:
             return json.loads(body)
         except ValueError:
@@ -170,5 +192,9 @@ def _action(session: Session) -> dict[str, Any]:
     return {"action": session.action, "step": session.steps - 1}
 
 
-def _error(status: int, line: str) -> Response:
-    return JSONResponse({"error": line}, status, {"retry-after": "1"} if status == 503 else None)
+def _json(content: Any, status: int = 200) -> Answer:
+    return Answer(status, JSON.encode(content).encode())
+
+
+def _error(status: int, line: str) -> Answer:
+    return _json({"error": line}, status)

@@ -69,12 +69,18 @@ def limited_protocol(limits: Limits) -> type[HttpToolsProtocol]:
             if self.refused or self.transport.is_closing():
                 return
             if self.head is not None:
-                if self.timer is None:  # the first bytes of another request
-                    self.watch()
                 self.head += len(data)
             super().data_received(data)
-            if self.head is not None and self.head > HEAD_BYTES and not self.refused:
+            if self.refused or self.head == 0:  # nothing of another request
+                return
+            if self.head is not None and self.head > HEAD_BYTES:
                 self.refuse(431, f"headers must be at most {HEAD_BYTES:,} bytes")
+            elif self.timer is None:  # its first bytes
+                self.watch()
+
+        def on_message_begin(self) -> None:
+            self.head = max(self.head or 0, 1)  # it may begin behind another request
+            super().on_message_begin()
 
         def on_headers_complete(self) -> None:
             self.head = None

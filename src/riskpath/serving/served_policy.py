@@ -4,6 +4,7 @@ Requests that arrive while a batch is computed form the next one, so that no req
 """
 
 import asyncio
+import gc
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -160,6 +161,7 @@ class ServedPolicy:
         loop = asyncio.get_running_loop()
         for size in self._sizes:
             await loop.run_in_executor(self._worker, self._warm_up, size)
+        gc.freeze()  # what is loaded and compiled now stays: collections take less time
         self.ready = True
         while True:
             await self._wake.wait()

@@ -58,7 +58,7 @@ class PolicyServer:
         self.application = Application(self.policies, self.limits)
         uvicorn = require_extra("uvicorn", "serve", "riskpath serve")
         config = uvicorn.Config(
-            self.application.asgi,
+            self.application,
             host=host,
             port=port,
             http=limited_protocol(self.limits),
@@ -100,11 +100,10 @@ class PolicyServer:
         """Serve until SIGINT or SIGTERM; requests that have arrived are answered first."""
         if self._socket is None:
             self.listen()
-        gc.freeze()  # what is loaded now stays: collections take less time
         try:
             self._server.run(sockets=[self._socket])
         finally:
-            gc.unfreeze()
+            gc.unfreeze()  # what was frozen when the policies were compiled
             assert self._socket is not None
             self._socket.close()
 

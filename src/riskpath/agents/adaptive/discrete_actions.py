@@ -159,4 +159,5 @@ class Adaptive(AdaptiveAgent):
         critic = state.params.critic
         context = self.encode(state, memory.context, time_step.time)
         of_one = lambda critic: critic(features(critic.inputs, state, memory, time_step), context)
-        return jnp.mean(eqx.filter_vmap(of_one)(critic), axis=0)
+        first, second = eqx.filter_vmap(of_one)(critic)
+        return (first + second) / 2  # on a CPU several times faster than a mean over an axis
