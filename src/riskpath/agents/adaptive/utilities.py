@@ -281,7 +281,7 @@ def slopes(risk: DistortionMeasure, count: int) -> Float[Array, " K1"]:
 
     Where h jumps, as for VaR and the worst case, the jump is spread over the atoms on both sides of it.
     """
-    levels, widths = jnp.linspace(0.0, 1.0, count + 1), jnp.array([[0.5], [1.0]]) / count
+    levels, widths = jnp.linspace(0.0, 1.0, count + 1)[None, :], jnp.array([[0.5], [1.0]]) / count
     low, high = jnp.maximum(levels - widths, 0.0), jnp.minimum(levels + widths, 1.0)
     # h is many operations for some measures, so it is called once.
     below, above = jnp.split(jnp.asarray(risk.weight(jnp.concatenate([low, high]).ravel())), 2)
