@@ -197,7 +197,9 @@ def test_a_policy_for_any_measure_is_exported(other, tmp_path):
             assert action == own
 
 
-@pytest.mark.parametrize("risk", ["entropic:0.01", pytest.param("wang:-0.75", marks=pytest.mark.long)])
+# The measure and the actions are trained apart: the first above, the second in tests/agents/test_ppo.py.
+@pytest.mark.long
+@pytest.mark.parametrize("risk", ["entropic:0.01", "wang:-0.75"])
 def test_continuous_actions_are_trained_for_any_measure(risk, unchecked):
     training = rp.RolloutTraining(length=5, epochs=1, minibatches=2)
     agent = rp.AdaptivePPO(risk, network=rp.Network(hidden=(4,)), training=training, selection_episodes=0)

@@ -143,7 +143,7 @@ def test_the_squared_error_of_an_aversion_is_least_at_the_entropic_risk():
 
 
 @pytest.mark.parametrize(
-    ("risk", "steps"), [("var:0.2", 2_000), pytest.param("evar:0.2", 3_000, marks=pytest.mark.long)]
+    ("risk", "steps"), [("var:0.2", 1_000), pytest.param("evar:0.2", 3_000, marks=pytest.mark.long)]
 )
 @pytest.mark.usefixtures("unchecked")
 def test_it_is_not_caught_by_the_policy_of_the_mean(risk, steps):
