@@ -24,11 +24,13 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 SLOWEST = (
-    *("test_docs", "test_adaptive", "test_predictor", "test_run_commands", "test_ppo", "test_exported_policy"),
-    *("test_checkpoint", "test_adaptive_ppo", "test_brackets", "test_losses", "test_dataset", "test_train"),
-    *("test_host_loop", "test_rivals", "test_selection", "test_atom_agents", "test_gpu", "test_evaluation"),
-    *("test_critics", "test_extras", "test_replay_buffer", "test_betting_game", "test_targets", "test_demo"),
-    *("test_market", "test_observation_encoder", "test_units", "test_episodes", "test_agent", "test_solver"),
+    *("test_docs", "test_adaptive", "test_adaptive_ppo", "test_ppo", "test_host_loop", "test_floored_goals"),
+    *("test_train", "test_run_commands", "test_predictor", "test_searched_measures", "test_checkpoint"),
+    *("test_losses", "test_dataset", "test_selection", "test_measures", "test_brackets", "test_exported_policy"),
+    *("test_targets", "test_critics", "test_observation_encoder", "test_units", "test_gpu", "test_ray_vector"),
+    *("test_qrsrm", "test_evaluation", "test_replay_buffer", "test_public_tasks", "test_rivals"),
+    *("test_table_policy", "test_solver", "test_learned_policy", "test_agent", "test_rollout", "test_bench"),
+    *("test_demo", "test_extras", "test_market", "test_other_measures", "test_server", "test_bad_input"),
 )
 """Files that take longest, the longest first."""
 
