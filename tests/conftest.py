@@ -24,11 +24,13 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 SLOWEST = (
-    *("test_docs", "test_adaptive", "test_predictor", "test_run_commands", "test_ppo", "test_exported_policy"),
-    *("test_checkpoint", "test_adaptive_ppo", "test_brackets", "test_losses", "test_dataset", "test_train"),
-    *("test_host_loop", "test_rivals", "test_selection", "test_atom_agents", "test_gpu", "test_evaluation"),
-    *("test_critics", "test_extras", "test_replay_buffer", "test_betting_game", "test_targets", "test_demo"),
-    *("test_market", "test_observation_encoder", "test_units", "test_episodes", "test_agent", "test_solver"),
+    *("test_docs", "test_adaptive", "test_adaptive_ppo", "test_ppo", "test_host_loop", "test_floored_goals"),
+    *("test_train", "test_run_commands", "test_predictor", "test_searched_measures", "test_checkpoint"),
+    *("test_losses", "test_dataset", "test_selection", "test_measures", "test_brackets", "test_exported_policy"),
+    *("test_targets", "test_critics", "test_observation_encoder", "test_units", "test_gpu", "test_ray_vector"),
+    *("test_qrsrm", "test_evaluation", "test_replay_buffer", "test_public_tasks", "test_rivals"),
+    *("test_table_policy", "test_solver", "test_learned_policy", "test_agent", "test_rollout", "test_bench"),
+    *("test_demo", "test_extras", "test_market", "test_other_measures", "test_server", "test_bad_input"),
 )
 """Files that take longest, the longest first."""
 
@@ -111,10 +113,11 @@ def unchecked_module() -> Iterator[None]:
 
 
 @contextmanager
-def without_training() -> Iterator[None]:
+def without_training(traced: bool = False) -> Iterator[None]:
     """Let training count its steps and do nothing else, so that no program that learns is compiled.
 
-    Candidates that have learned nothing are compared in a few episodes.
+    If `traced`, the program is traced, which calls every method of an agent with its shapes. Candidates that have
+    learned nothing are compared in a few episodes.
     """
     from riskpath.training import fused_loop, host_loop, selection  # here, where its types are checked
     from riskpath.training.rounds import Part
@@ -122,7 +125,11 @@ def without_training() -> Iterator[None]:
     def steps_only(lanes: Any, steps: Any) -> Any:
         return eqx.tree_at(lambda s: s.steps, lanes, lanes.steps + steps)
 
+    train = fused_loop.chunk
+
     def chunk(lanes: Any, spec: Any, rounds: Any) -> Any:
+        if traced:
+            eqx.filter_eval_shape(train, lanes, spec, rounds)
         return steps_only(lanes, rounds * lanes.round.steps), {"loss": jnp.zeros(lanes.count)}
 
     def advance(lanes: Any, vector: Any, spec: Any, steps: int, chunk: int, begin: int | None = None) -> Iterator[Any]:
@@ -141,4 +148,11 @@ def without_training() -> Iterator[None]:
 def untrained() -> Iterator[None]:
     """Train nothing in one test."""
     with without_training():
+        yield
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    """Trace the training in one test, and train nothing."""
+    with without_training(traced=True):
         yield

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import riskpath as rp
-from tests.training.test_host_loop import NUMBERED, VECTORS, Echo
+from tests.training.test_host_loop import LIGHT, NUMBERED, VECTORS, Echo
 
 IQN = rp.IQN(**NUMBERED)
 
@@ -250,7 +250,7 @@ def test_a_mistake_is_one_line(mistake, run, unchecked):
 
 
 def test_without_a_finite_problem_returns_are_known_for_one_discount_only(unchecked):
-    run = rp.train(IQN, Echo, steps=50)
+    run = rp.train(LIGHT, Echo, steps=50)
     with pytest.raises(rp.RiskpathError, match=r"discount must be 1 or the agents' own for sampled returns, got 0\.5"):
         run.values(0.5)
     with pytest.raises(rp.RiskpathError, match="the exact return distribution needs a finite problem"):

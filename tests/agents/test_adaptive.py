@@ -175,7 +175,8 @@ def test_the_first_candidate_starts_with_the_mean(text):
 def refreshed(form: Any, law: Any, progress: Any) -> Any:
     """Return the first laws of the candidates, and the plan when the critic predicts this one."""
     plan = form.plan()
-    return form._atoms(plan, UNITS), form.refresh(plan, lambda context: (law, jnp.zeros(())), UNITS, progress)
+    after = form.refresh(plan, lambda context: (law, jnp.zeros(())), UNITS, progress)
+    return form._atoms(plan, UNITS, form._slope), after
 
 
 @pytest.mark.parametrize(("progress", "rate"), [(0.0, 0.0), (RAMP / 2, RATE / 2), (RAMP, RATE), (1.0, RATE)])

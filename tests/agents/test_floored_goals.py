@@ -148,7 +148,7 @@ def run() -> rp.Run:
         target_update_interval=50,
     )
     agent = rp.Adaptive("mean", subject_to={"cvar:0.25": -5.0}, network=rp.Network(hidden=(32,)), training=training)
-    return rp.train(agent, bets(), steps=6_000, num_envs=4, seed=0, progress=False)
+    return rp.train(agent, bets(), steps=3_000, num_envs=4, seed=0, progress=False)
 
 
 def test_one_training_reaches_the_frontier_at_several_floors(run):

@@ -72,7 +72,7 @@ def advantages_of(delta: np.ndarray, decay: float) -> np.ndarray:
 
 def test_the_cvar_gradient_counts_the_worst_episodes(learned_from):
     agent = rp.CVaRPolicyGradient("cvar:0.5", network=rp.Network(hidden=(4,)))
-    state = agent.init(SPEC, key=KEY)
+    state = eqx.filter_jit(agent.init)(SPEC, key=KEY)
     state, _ = agent.update(state, rollout(agent, state, taken()), START, key=KEY)
     loss, steps, weights = learned_from
     # The returns are 5, −2, 3 and 10; the quantile at 0.5 is 5. Steps after the last end are not known.
@@ -99,7 +99,7 @@ def test_return_capping_earns_the_capped_return_and_moves_the_cap(learned_from):
     agent = rp.ReturnCapping(
         "cvar:0.5", first_cap=4.0, cap_step=0.25, network=rp.Network(hidden=(4,)), training=training
     )
-    state = agent.init(SPEC, key=KEY)
+    state = eqx.filter_jit(agent.init)(SPEC, key=KEY)
     before = SO_FAR - REWARD
     see = jax.jit(jax.vmap(jax.vmap(lambda r, t: agent._see(state, r, t))))
     seen = see(jnp.asarray(before), jnp.asarray(TIME))
@@ -120,7 +120,7 @@ def test_return_capping_earns_the_capped_return_and_moves_the_cap(learned_from):
 
 def test_wcpg_learns_mean_and_variance_and_weighs_them_by_the_level(learned_from):
     agent = rp.WCPG(discount=0.8, network=rp.Network(hidden=(4,)), training=rp.RolloutTraining(gae_lambda=0.9))
-    state = agent.init(SPEC, key=KEY)
+    state = eqx.filter_jit(agent.init)(SPEC, key=KEY)
     level, variance = np.linspace(0.05, 0.95, 15).reshape(5, 3).astype("f"), np.full((5, 3), 2.0)
     batch = rollout(agent, state, (taken(1.5), jnp.asarray(level), jnp.asarray(variance, jnp.float32)))
     agent.update(state, batch, START, key=KEY)
@@ -145,7 +145,7 @@ def test_wcpg_learns_mean_and_variance_and_weighs_them_by_the_level(learned_from
 
 def test_wcpg_draws_a_level_for_every_episode():
     agent = rp.WCPG("cvar:0.1", network=rp.Network(hidden=(4,)))
-    state = agent.init(SPEC, key=KEY)
+    state = eqx.filter_jit(agent.init)(SPEC, key=KEY)
     first = SPEC.first_time_step(jnp.zeros(1), jnp.ones(2, bool))
     act = jax.jit(jax.vmap(lambda key: agent.act(state, jnp.ones(()), first, key=key, mode=EXPLORE).memory))
     levels = np.asarray(act(jax.random.split(KEY, 9))).tolist()

@@ -8,7 +8,7 @@ import pytest
 import riskpath as rp
 from riskpath.training import notices as notices
 from riskpath.training.notices import FEWEST_EPISODES, FEWEST_UPDATES, notice_of_estimates
-from tests.training.fakes import fake_run
+from tests.training.fakes import Counting, fake_run
 
 SPREAD, SAME = [-1.0, 3.0], [-99.0, -99.0]
 
@@ -49,7 +49,7 @@ def test_a_training_says_at_its_end_that_its_critic_left_the_returns(monkeypatch
     monkeypatch.setattr(notices, "FAR", -1e6)  # every estimate counts as far outside
     monkeypatch.setattr(notices, "FEWEST_UPDATES", 1)
     training = rp.Training(learning_starts=40, batch_size=4, buffer_size=64)
-    agent = rp.IQN("mean", training=training, network=rp.Network(hidden=(4,)))
+    agent = Counting(rp.Mean(), training=training)
     mdp = rp.FiniteMDP.from_outcomes({("s", "stay"): [(1.0, 1.0, "s")]}, "s", horizon=2)
     run = rp.train(agent, mdp, steps=60, progress=False)
     for text in (caplog.text, *run.notices):

@@ -147,9 +147,10 @@ class UtilityObjective(Objective):
 
     def utility(self, context: Standing, returns: Float[Array, "*N"], plan: Laws, units: Units) -> Float[Array, "*N"]:
         """Return u(R_{0:t−1} + γᵗ Z)/γᵗ of returns to go, in units."""
-        laws, whole = self._atoms(plan, units), context.so_far / units.unit + context.weight * returns
+        slope = self._slope
+        laws, whole = self._atoms(plan, units, slope), context.so_far / units.unit + context.weight * returns
         if isinstance(self.risk, DistortionMeasure) and self.floor is None:
-            utility = piecewise(whole, laws[context.candidate] / units.unit, slopes(self.risk, ATOMS))
+            utility = piecewise(whole, laws[context.candidate] / units.unit, slope)
         else:  # for all candidates, so that it is computed once for all samples of a batch
             knots, tables = self._tables(laws, units)
             utility = interpolate(whole, knots / units.unit, tables[context.candidate])
@@ -198,7 +199,7 @@ class UtilityObjective(Objective):
             return atoms + rate * (law - atoms), value
 
         candidates = jnp.arange(self.candidates, dtype=jnp.int32)
-        atoms, values = jax.vmap(one)(candidates, self._atoms(plan, units))
+        atoms, values = jax.vmap(one)(candidates, self._atoms(plan, units, self._slope))
         return Laws(atoms, plan.weights, values, plan.age + 1.0)
 
     def _tables(self, laws: Float[Array, "M K"], units: Units) -> tuple[Float[Array, " T"], Float[Array, "M T"]]:
@@ -212,7 +213,14 @@ class UtilityObjective(Objective):
         shares = jnp.asarray(FLOOR_SHARES * 2)[:, None]
         return knots, (1.0 - shares) * tables(self.risk) + shares * tables(self.floor.measure)
 
-    def _atoms(self, plan: Laws, units: Units) -> Float[Array, "M K"]:
+    @property
+    def _slope(self) -> Float[Array, " K1"]:
+        """Return h′ between the atoms; a measure without h has slopes that are 1 in the middle."""
+        if isinstance(self.risk, DistortionMeasure):
+            return slopes(self.risk, ATOMS)
+        return 1.0 + jnp.abs(jnp.linspace(-1.0, 1.0, ATOMS + 1))
+
+    def _atoms(self, plan: Laws, units: Units, slope: Float[Array, " K1"]) -> Float[Array, "M K"]:
         """Return the atoms of the distributions; before training these lie in different parts of the range of returns.
 
         The first distribution has atoms below and above the range, none inside: there u has one slope, h′ at their
@@ -220,8 +228,6 @@ class UtilityObjective(Objective):
         """
         level = midpoints(ATOMS)[None, :]
         quarters = (jnp.arange(4, dtype=jnp.float32)[:, None] + level) / 4
-        risk, even = self.risk, 1.0 + jnp.abs(jnp.linspace(-1.0, 1.0, ATOMS + 1))  # the border is in the middle
-        slope = slopes(risk, ATOMS) if isinstance(risk, DistortionMeasure) else even
         border = jnp.argmin(jnp.abs(jnp.log(jnp.maximum(slope, 1e-6))))  # a slope of about 1
         outside = jnp.where(jnp.arange(ATOMS)[None, :] < border, -1.0, 2.0)
         shares = jnp.concatenate([outside, quarters, level])[-self.candidates :]
@@ -275,15 +281,12 @@ def slopes(risk: DistortionMeasure, count: int) -> Float[Array, " K1"]:
 
     Where h jumps, as for VaR and the worst case, the jump is spread over the atoms on both sides of it.
     """
-    levels, width = jnp.linspace(0.0, 1.0, count + 1), 1.0 / count
-    exact, spread = (jnp.asarray(risk_slope(risk, levels, w)) for w in (0.5 * width, width))
+    levels, widths = jnp.linspace(0.0, 1.0, count + 1)[None, :], jnp.array([[0.5], [1.0]]) / count
+    low, high = jnp.maximum(levels - widths, 0.0), jnp.minimum(levels + widths, 1.0)
+    # h is many operations for some measures, so it is called once.
+    below, above = jnp.split(jnp.asarray(risk.weight(jnp.concatenate([low, high]).ravel())), 2)
+    exact, spread = (above - below).reshape(low.shape) / (high - low)
     return jnp.where(jnp.max(exact) >= 0.999 * count, spread, exact)
-
-
-def risk_slope(risk: DistortionMeasure, levels: Float[Array, " K1"], width: float) -> Float[Array, " K1"]:
-    """Return the average slope of h around each level."""
-    low, high = jnp.maximum(levels - width, 0.0), jnp.minimum(levels + width, 1.0)
-    return (jnp.asarray(risk.weight(high)) - jnp.asarray(risk.weight(low))) / (high - low)
 
 
 def piecewise(z: Float[Array, "*N"], knots: Float[Array, " K"], slope: Float[Array, " K1"]) -> Float[Array, "*N"]:
