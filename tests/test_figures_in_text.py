@@ -264,12 +264,44 @@ def three_states() -> list[str]:
 
 # Long episodes
 
+LENGTHS = (8, 32, 64, 128, 256)
+
 
 def horizon(length: int) -> float:
     """Return Adaptive's median share of the advantage on random problems of a length."""
     lines = measured("horizon.jsonl")
     own = [x for x in lines if (x["problem"], x["length"], x["agent"]) == ("random", length, "Adaptive")]
     return float(np.median(np.concatenate([share(x) for x in own])))
+
+
+def gap(agent: str, length: int) -> float:
+    """Return an agent's median distance to the optimum on random problems of a length, in deviations."""
+    lines = [
+        x for x in measured("horizon.jsonl") if (x["problem"], x["length"], x["agent"]) == ("random", length, agent)
+    ]
+    return float(np.median([(x["optimum"] - value) / x["deviation"] for x in lines for value in x["values"]]))
+
+
+# Measures that are not CVaR
+
+
+def suite_measures(agent: str) -> list[str]:
+    """Return the median shares of an agent, a row for each kind of measure."""
+    found = measured("suite_measures.json")
+    kinds: dict[str, dict[str, float]] = {}
+    for problem in (problems := list(found["references"])):
+        for text in found["references"][problem]["measures"]:
+            name = text.partition(":")[0]
+            kinds.setdefault(name if name in ("entropic", "reach", "mmv") else text, {})
+    for cell in found["cells"]:
+        for x in cell["rows"] if cell["agent"] == agent else ():
+            name = x["measure"].partition(":")[0]
+            kind = name if name in ("entropic", "reach", "mmv") else x["measure"]
+            kinds[kind][cell["problem"]] = float(np.median(x["shares"]))
+    return [
+        row(f"`{kind}`", *(texts([shares[name]], ".2f")[0] if name in shares else "–" for name in problems))
+        for kind, shares in kinds.items()
+    ]
 
 
 def solvers() -> list[str]:
@@ -356,8 +388,12 @@ FIGURES = {
     "docs/results/scaling.md": [*growth("cpu"), *growth("nvidia-h200"), *limits()],
     "docs/results/notes.md": tails(),
     "docs/benchmarks.md": [*rates(), *gymnasium(), *gpu_rates(), *solvers(), *hedging(), *peers()],
+    "docs/agents/adaptive.md": suite_measures("Adaptive"),
+    "docs/agents/adaptive-ppo.md": suite_measures("AdaptivePPO"),
     "docs/guides/long-episodes.md": [
-        row("Adaptive, share", *texts(map(horizon, (8, 32, 64, 128, 256)), ".2f")),
+        row("Adaptive, share", *texts(map(horizon, LENGTHS), ".2f")),
+        row("IQN, same measure, gap", *texts([gap("IQN", length) for length in LENGTHS], ".3f")),
+        row("mean-trained, gap", *texts([gap("mean control", length) for length in LENGTHS], ".3f")),
         f"Adaptive has {unseen_table('out_of_the_box_squared.jsonl', 9018)} there instead of "
         f"{unseen_table('out_of_the_box.jsonl', 9018)}",
     ],

@@ -1,10 +1,10 @@
 """Adaptive and AdaptivePPO for measures that are not CVaR, on the suite, beside the exact optimum and the control.
 
-    python benchmarks/learning/suite_measures.py --references                    once: exact optima, some minutes on a CPU
-    python benchmarks/learning/suite_measures.py                                 everything: about an hour on a GPU
-    python benchmarks/learning/suite_measures.py --only "Adaptive BettingGame evar"                 one training of it
-    python benchmarks/learning/suite_measures.py --only RandomMDP:2 --steps 40000 --seeds 1 --out runs/measures   to try it
-    python benchmarks/learning/suite_measures.py --join                          one file of all trainings, and the table
+    python benchmarks/learning/suite_measures.py --references        once: exact optima, some minutes on a CPU
+    python benchmarks/learning/suite_measures.py                     everything: about an hour on a GPU
+    python benchmarks/learning/suite_measures.py --only "Adaptive BettingGame evar"                one training
+    python benchmarks/learning/suite_measures.py --only RandomMDP:2 --steps 40000 --seeds 1        to try it
+    python benchmarks/learning/suite_measures.py --join              one file of all trainings, and the table
 
 The value-based agents have the sizes and steps of `riskpath bench suite`; AdaptivePPO has 8,192 environments and twice
 the steps. The measures of one kind and all seeds are lanes of one training, which is one file in the folder; trainings
@@ -69,7 +69,7 @@ def references() -> dict[str, Any]:
 
 
 def cells(optima: dict[str, Any]) -> list[tuple[str, str, list[str]]]:
-    """Return agent, problem and measures of every training: the measures of a kind in which the optimum has an advantage."""
+    """Return agent, problem and measures of every training: those of a kind whose optimum has an advantage."""
     found = []
     for agent in AGENTS:
         for name in SCALES:
@@ -85,12 +85,17 @@ def cells(optima: dict[str, Any]) -> list[tuple[str, str, list[str]]]:
 def train_cell(agent: str, name: str, texts: list[str], optima: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Train all measures and seeds of a cell; return their values."""
     problem = _problem(name)
-    size = {**SIZES[problem.size], **({"steps": options.steps} if options.steps else {})}
+    size = {**SIZES[problem.size], "num_quantiles": options.quantiles}
+    size |= {"steps": options.steps} if options.steps else {}
     trained, num_envs, steps = ["mean"] if agent == "mean control" else texts, size["num_envs"], size["steps"]
     if agent == "AdaptivePPO":
         training = rp.RolloutTraining(length=20, epochs=4, minibatches=16)
-        agents: list[Any] = [rp.AdaptivePPO(text, network=rp.Network(hidden=(256, 256)), training=training) for text in trained]
-        num_envs, steps = (PPO_ENVS, options.steps or PPO_STEPS) if problem.size == "large" else (1_024, options.steps or 4_000_000)
+        agents: list[Any] = [
+            rp.AdaptivePPO(text, network=rp.Network(hidden=(256, 256)), training=training) for text in trained
+        ]
+        num_envs, steps = (
+            (PPO_ENVS, options.steps or PPO_STEPS) if problem.size == "large" else (1_024, options.steps or 4_000_000)
+        )
     else:
         kind = rp.IQN if agent == "mean control" else rp.Adaptive
         agents = [kind(text, discount=1.0, **hyperparameters(size)) for text in trained]
@@ -105,7 +110,10 @@ def train_cell(agent: str, name: str, texts: list[str], optima: Any, options: ar
         row: dict[str, Any] = {"measure": text, "values": values.tolist(), "mean_optimal": of_mean, "optimum": optimum}
         row["shares"] = ((values - of_mean) / (optimum - of_mean)).tolist()
         if agent != "mean control":
-            row |= {"objective": type(agents[lane].objective).__name__, "estimates": np.asarray(run.estimates())[lane].tolist()}
+            row |= {
+                "objective": type(agents[lane].objective).__name__,
+                "estimates": np.asarray(run.estimates())[lane].tolist(),
+            }
         rows.append(row)
     made = {"steps": run.steps, "num_envs": num_envs, "seconds": round(seconds, 1), "episodes": found.episodes}
     made |= {"device": jax.local_devices()[0].device_kind, "jax": jax.__version__, "riskpath": rp.__version__}
@@ -125,6 +133,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="trainings with this text in their name")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--quantiles", type=int, default=32, help="atoms of the critic of Adaptive")
     parser.add_argument("--out", type=Path, default=Path("runs/suite_measures"))
     options = parser.parse_args()
     command = "python benchmarks/learning/suite_measures.py"
@@ -148,14 +157,16 @@ def main() -> None:
         found = [json.loads(path.read_text()) for path in sorted(options.out.glob("*.json"))]
         names = {(cell["agent"], cell["problem"], cell["rows"][0]["measure"]) for cell in found}
         kept = [
-            cell for cell in stored["cells"] if (cell["agent"], cell["problem"], cell["rows"][0]["measure"]) not in names
+            cell
+            for cell in stored["cells"]
+            if (cell["agent"], cell["problem"], cell["rows"][0]["measure"]) not in names
         ]
         write_json(RESULTS, {**stored, "cells": kept + found})
         print(table(kept + found))
 
 
 def table(found: list[dict[str, Any]]) -> str:
-    """Return the median share of each agent for every problem and measure, with the number of seeds of 0.97 and more."""
+    """Return the median share of each agent for every problem and measure."""
     shares = {(c["problem"], row["measure"], c["agent"]): row["shares"] for c in found for row in c["rows"]}
     keys = sorted({key[:2] for key in shares}, key=lambda key: (list(SCALES).index(key[0]), key[1]))
     lines = ["| problem | measure | " + " | ".join(AGENTS) + " |", "|---|---|" + "---:|" * len(AGENTS)]
