@@ -58,6 +58,14 @@ def test_the_utility_of_a_threshold_is_the_same_after_a_step(risk, discount):
     np.testing.assert_allclose(before - TIE * r / UNIT, discount * after, atol=2e-4)
 
 
+@pytest.mark.parametrize("risk", THRESHOLDS, ids=str)
+def test_utilities_are_finite_while_all_returns_are_the_same(risk):
+    same = eqx.tree_at(lambda units: (units.low, units.high), UNITS, (UNITS.mean, UNITS.mean))
+    form = ThresholdObjective(risk)
+    utility = eqx.filter_jit(lambda z: form.utility(Left(UNITS.mean, jnp.ones(())), z, settled(form), same))
+    assert np.all(np.diff(utility(jnp.linspace(-2.0, 3.0, 11))) > 0)
+
+
 @pytest.mark.parametrize("discount", [1.0, 0.8])
 def test_an_aversion_needs_no_return_so_far(discount):
     form, probs = AversionObjective(rp.EVaR(0.2)), np.array([0.2, 0.5, 0.3])

@@ -170,13 +170,13 @@ class ThresholdObjective(Objective):
         """Return the smallest and the largest threshold that is trained: around the known one, or of all returns."""
         if (known := self.risk.threshold) is None:
             return units.low, units.high
-        around = AROUND_KNOWN * (units.high - units.low)
+        around = AROUND_KNOWN * _spread(units)
         return known - around, known + around
 
     def _table(self, plan: Thresholds, units: Units) -> tuple[Float[Array, " T"], Float[Array, " T"]]:
         """Return equally spaced differences between return and threshold, and v there, in units."""
         low, high = self._range(units)
-        margin = 0.05 * (units.high - units.low)
+        margin = 0.05 * _spread(units)
         knots = jnp.linspace(units.low - high - margin, units.high - low + margin, KNOTS)
         v = self.risk.gain(knots, units.unit, plan.blur)
         worst = jnp.min(jnp.where(jnp.isfinite(v), v, jnp.inf))
@@ -185,3 +185,8 @@ class ThresholdObjective(Objective):
             return knots, v / units.unit
         varies = jnp.ptp(v) / SCALE
         return knots, (v - worst) / jnp.where(varies > 0, varies, 1.0)
+
+
+def _spread(units: Units) -> Float[Array, ""]:
+    """Return the width of the range of returns, one unit where all episodes so far had the same return."""
+    return jnp.where(units.high > units.low, units.high - units.low, units.unit)
