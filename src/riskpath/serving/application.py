@@ -24,7 +24,7 @@ from riskpath.serving.openapi import document, page
 from riskpath.serving.served_policy import Metrics, ServedPolicy
 from riskpath.serving.sessions import Session, Unavailable
 
-JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+JSON = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 EPISODE = re.compile("/policies/(?P<policy>[^/]+)/episodes/(?P<episode>[^/]+)")
 
 
