@@ -13,7 +13,7 @@ measure respects: `RiskMeasure.order`. Measures of order 0 respect none, and onl
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -90,7 +90,7 @@ class _Budget:
     def __init__(self, limit: int, total: int):
         self.limit, self.left = limit, total
 
-    def combine(self, options: Sequence[Sequence[Plan | None]]) -> "product[tuple[Plan | None, ...]]":
+    def combine(self, options: Sequence[Sequence[Plan | None]]) -> Iterable[tuple[Plan | None, ...]]:
         """Return every combination of one plan from each list, or stop if there are too many."""
         combinations = math.prod(len(option) for option in options)
         self.left -= combinations
