@@ -113,11 +113,10 @@ def unchecked_module() -> Iterator[None]:
 
 
 @contextmanager
-def without_training(traced: bool = False) -> Iterator[None]:
+def without_training() -> Iterator[None]:
     """Let training count its steps and do nothing else, so that no program that learns is compiled.
 
-    If `traced`, the program is traced, which calls every method of an agent with its shapes. Candidates that have
-    learned nothing are compared in a few episodes.
+    Candidates that have learned nothing are compared in a few episodes.
     """
     from riskpath.training import fused_loop, host_loop, selection  # here, where its types are checked
     from riskpath.training.rounds import Part
@@ -125,11 +124,7 @@ def without_training(traced: bool = False) -> Iterator[None]:
     def steps_only(lanes: Any, steps: Any) -> Any:
         return eqx.tree_at(lambda s: s.steps, lanes, lanes.steps + steps)
 
-    train = fused_loop.chunk
-
     def chunk(lanes: Any, spec: Any, rounds: Any) -> Any:
-        if traced:
-            eqx.filter_eval_shape(train, lanes, spec, rounds)
         return steps_only(lanes, rounds * lanes.round.steps), {"loss": jnp.zeros(lanes.count)}
 
     def advance(lanes: Any, vector: Any, spec: Any, steps: int, chunk: int, begin: int | None = None) -> Iterator[Any]:
@@ -148,11 +143,4 @@ def without_training(traced: bool = False) -> Iterator[None]:
 def untrained() -> Iterator[None]:
     """Train nothing in one test."""
     with without_training():
-        yield
-
-
-@pytest.fixture
-def traced() -> Iterator[None]:
-    """Trace the training in one test, and train nothing."""
-    with without_training(traced=True):
         yield

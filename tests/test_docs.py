@@ -49,9 +49,6 @@ outside of the program and of saved runs train the same.
 
 Other guides and tutorials are trained as they are written.
 """
-TRACED = ["docs/guides/own-agent.md"]
-"""Those of agents of one's own: `make test` traces the steps of training without compiling them."""
-UNTRAINED += TRACED
 
 
 def programs(paths: Iterable[Path]) -> list[Any]:
@@ -85,11 +82,10 @@ def anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize(("page", "trained"), programs(page for page in PAGES if blocks(page, "python")))
 def test_code_blocks_run(page, trained, unchecked, monkeypatch, request):
     if not trained:
-        request.getfixturevalue("traced" if str(page.relative_to(ROOT)) in TRACED else "untrained")
+        request.getfixturevalue("untrained")
     monkeypatch.setattr(compose, "BY_NAME", dict(compose.BY_NAME))  # a page may register a measure
     program = "\n".join(blocks(page, "python"))
-    # Without training there is nothing to assert.
-    exec(compile(program, str(page), "exec", optimize=-1 if trained else 1), {"__name__": page.stem})
+    exec(compile(program, str(page), "exec"), {"__name__": page.stem})
 
 
 @pytest.mark.parametrize(("path", "trained"), programs(sorted((ROOT / "examples").glob("*.py"))))

@@ -225,7 +225,7 @@ def test_resume_keeps_the_checkpoint_intervals_and_accepts_others(cli, tmp_path,
 
 
 @pytest.mark.parametrize(
-    ("name", "field"), [("Grid", "p_yellow=0.5"), pytest.param("Lake-v0", "prize=2.0", marks=pytest.mark.long)]
+    ("name", "field"), [("Lake-v0", "prize=2.0"), pytest.param("Grid", "p_yellow=0.5", marks=pytest.mark.long)]
 )
 def test_a_run_on_an_own_environment_is_evaluated_and_resumed(cli, own_module, tmp_path, unchecked, name, field):
     env, folder = f"{own_module}:{name}", str(tmp_path / "x")

@@ -69,7 +69,7 @@ def test_the_size_of_the_pieces_does_not_change_the_episodes(size, pieces, whole
 def test_the_pieces_follow_from_the_memory_of_the_device(whole, monkeypatch):
     needed = _bytes_per_episode()
     assert 1_000 < needed < 1_000_000
-    for room, size in ((1.0, 1), (needed * LANES * 100, EPISODES)):
+    for room, size in ((needed * LANES * 4, 4), (1.0, 1), (needed * LANES * 100, EPISODES)):
         monkeypatch.setattr(module, "DEFAULT_MEMORY", room / module.MEMORY_SHARE * 1.001)
         sizes = record_pieces(monkeypatch)
         assert same(run(), whole)

@@ -78,9 +78,9 @@ class Application:
         largest = max(policy.numbers for policy in self.policies.values())
         self.longest = limits.body_bytes or 64 * 1024 + 32 * largest
         """The longest body of a request in bytes."""
-        routes = [  # the busiest come first
-            ("/policies/{policy}/episodes/{episode}", "POST", self.act),
-            ("/policies/{policy}/episodes/{episode}", "DELETE", self.end),
+        acting = "/policies/{policy}/episodes/{episode}"
+        routes = [
+            (acting, "DELETE", self.end),
             ("/policies/{policy}/episodes", "POST", self.begin),
             ("/policies/{policy}", "GET", self.describe),
             ("/policies", "GET", self.list),
@@ -93,13 +93,13 @@ class Application:
         every = [Route(path, Endpoint(path, answer, self.metrics), methods=[method]) for path, method, answer in routes]
         missing = Endpoint("", self.missing, self.metrics)
         self._router = Router(every, lifespan=self._lifespan, default=missing, redirect_slashes=False)
-        self._busiest = every[0].app
+        self._acting = Endpoint(acting, self.act, self.metrics)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request as an ASGI application; the busiest operation is found without the others."""
+        """Answer a request as an ASGI application; acting, the busiest operation, passes no router."""
         if scope["type"] == "http" and scope["method"] == "POST" and (found := EPISODE.fullmatch(scope["path"])):
             scope["path_params"] = found.groupdict()
-            await self._busiest(scope, receive, send)
+            await self._acting(scope, receive, send)
         else:
             await self._router(scope, receive, send)
 
